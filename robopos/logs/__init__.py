@@ -1,0 +1,24 @@
+"""Timestamped robot logs: MCAP to columns of numbers, and back."""
+
+from robopos.logs.decoder import Decoded, Decoder
+from robopos.logs.log import Log, Stream
+from robopos.logs.read import read_log
+from robopos.logs.records import LogMessage, RawMessage, StreamSpec, message_time_ns
+from robopos.logs.schemas import schema_text
+from robopos.logs.source import iter_messages
+from robopos.logs.write import write_log
+
+__all__ = [
+    "Decoded",
+    "Decoder",
+    "Log",
+    "LogMessage",
+    "RawMessage",
+    "Stream",
+    "StreamSpec",
+    "iter_messages",
+    "message_time_ns",
+    "read_log",
+    "schema_text",
+    "write_log",
+]

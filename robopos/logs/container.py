@@ -1,0 +1,320 @@
+"""The records of one MCAP file, by the specification at mcap.dev/spec.
+
+The file is mapped into memory and its top-level records are walked once from the front, summary or not: a whole
+file, one without index and one whose recorder crashed take the same road. Chunks are only opened where their
+messages are wanted, where they have no message index, or where a channel is declared nowhere else.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from robopos.errors import LogError
+from robopos.logs.chunk import RECORD, Block, open_block, records
+
+MAGIC = b"\x89MCAP0\r\n"
+FOOTER, SCHEMA, CHANNEL, MESSAGE, CHUNK, MESSAGE_INDEX, CHUNK_INDEX, STATISTICS = 2, 3, 4, 5, 6, 7, 8, 11
+_FOOTER_BYTES = RECORD.size + 20
+_CHUNK_HEAD = struct.Struct("<QQQII")
+_INDEX_HEAD = struct.Struct("<HI")
+_MESSAGE_BYTES = 22
+INDEX_ENTRY = np.dtype([("log_time", "<u8"), ("offset", "<u8")])
+Offsets = npt.NDArray[np.int64]
+
+
+class Schema(NamedTuple):
+    """A schema record; `data` is text for the ROS encodings."""
+
+    id: int
+    name: str
+    encoding: str
+    data: bytes
+
+
+class Channel(NamedTuple):
+    """A channel record: one topic as one publisher wrote it. `schema_id` 0 means none."""
+
+    id: int
+    schema_id: int
+    topic: str
+    encoding: str
+
+
+class Statistics(NamedTuple):
+    """What the writer counted: all messages, and those of each channel id (may be empty)."""
+
+    messages: int
+    per_channel: dict[int, int]
+
+
+class Container:
+    """One MCAP file, walked.
+
+    Attributes:
+        path: the file.
+        data: its bytes.
+        schemas, channels: by id.
+        blocks: chunks and stretches of loose messages, in file order.
+        statistics: the writer's counts, None without a summary.
+        losses: what is cut off at the end of the file; the rest is intact.
+        damages: what is wrong in the middle: an error, unless the caller skips damage.
+
+    Raises:
+        LogError: the file cannot be opened or is no MCAP file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.schemas: dict[int, Schema] = {}
+        self.channels: dict[int, Channel] = {}
+        self.blocks: list[Block] = []
+        self.statistics: Statistics | None = None
+        self.losses: list[str] = []
+        self.damages: list[str] = []
+        self.data = _map(path)
+        self._indexes: list[dict[int, tuple[int, int]]] = []
+        self._scans: dict[int, dict[int, Offsets]] = {}
+        self._loose: dict[int, list[int]] = {}
+        self._loose_span: tuple[int, int] | None = None
+        self._ended = False
+        self._walk()
+        self._settle()
+
+    def channels_of(self, block: Block) -> list[int]:
+        """The channel ids that have messages in the block."""
+        return list(self._scans.get(block.number) or self._indexes[block.number])
+
+    def count(self, block: Block, channel: int) -> int:
+        """How many messages of `channel` the block holds."""
+        scan = self._scans.get(block.number)
+        if scan is not None:
+            return len(scan.get(channel, ()))
+        return self._indexes[block.number].get(channel, (0, 0))[1]
+
+    def offsets(self, block: Block, channel: int) -> Offsets:
+        """Offsets of the records of `channel` in the opened block, int64 (n,), in the order of the index.
+
+        They come from the file's own index and may be wrong: check them against the records.
+        """
+        scan = self._scans.get(block.number)
+        if scan is not None:
+            return scan.get(channel, np.empty(0, np.int64))
+        start, count = self._indexes[block.number].get(channel, (0, 0))
+        return np.frombuffer(self.data, INDEX_ENTRY, count, start)["offset"].astype(np.int64)
+
+    def counts(self) -> dict[int, int]:
+        """Messages of each channel id over the whole file."""
+        total: dict[int, int] = {}
+        for block in self.blocks:
+            for channel in self.channels_of(block):
+                total[channel] = total.get(channel, 0) + self.count(block, channel)
+        return total
+
+    # --- the walk over the top-level records ---
+
+    def _walk(self) -> None:
+        data, size = self.data, len(self.data)
+        at = len(MAGIC)
+        while at < size and not (self._ended and data[at:] == MAGIC):
+            opcode, length = RECORD.unpack_from(data, at) if size - at >= RECORD.size else (0, 0)
+            body = at + RECORD.size
+            if opcode == 0 or length > size - body:
+                at = self._broken(at, opcode, length)
+                continue
+            try:
+                self._record(opcode, at, body, length)
+            except (struct.error, ValueError) as error:
+                self.damages.append(f"{self.path}: the record at byte {at} (opcode {opcode}) is malformed: {error}")
+            at = body + length
+        self._close_loose(size)
+        if not self._ended and not self.losses:
+            self._lose(size, "ends without a footer")
+        elif self._ended and at >= size and not self.losses:
+            self.losses.append(f"{self.path}: the closing magic bytes are missing; no message is lost")
+
+    def _broken(self, at: int, opcode: int, length: int) -> int:
+        """A record that cannot be: go on at the next chunk that the summary names, or at the end of the file."""
+        size = len(self.data)
+        onward = [start for start in self._chunk_starts() if start > at]
+        if onward:
+            self.damages.append(
+                f"{self.path}: the record at byte {at} (opcode {opcode}) claims {length} bytes, which cannot be; "
+                f"bytes {at} to {min(onward)} are unreadable"
+            )
+            return min(onward)
+        if self._ended:
+            self.losses.append(f"{self.path}: the last {size - at} bytes are not the closing magic; no message is lost")
+        else:
+            rest = bytes(self.data[at:])
+            self._lose(at, "holds only zeros" if not any(rest) else "is cut or unreadable")
+        return size
+
+    def _lose(self, at: int, what: str) -> None:
+        size = len(self.data)
+        self.losses.append(
+            f"{self.path}: the file {what} from byte {at} of {size} (was the recorder killed?): "
+            f"what stands before is read, {size - at} bytes are lost"
+        )
+
+    def _chunk_starts(self) -> list[int]:
+        """Offsets of all chunks by the summary; empty when there is none."""
+        data = self.data
+        foot = len(data) - len(MAGIC) - _FOOTER_BYTES
+        if foot < 0 or data[-len(MAGIC) :] != MAGIC or data[foot] != FOOTER:
+            return []
+        (at,) = struct.unpack_from("<Q", data, foot + RECORD.size)
+        starts = []
+        while 0 < at <= foot - RECORD.size:
+            opcode, length = RECORD.unpack_from(data, at)
+            if opcode == CHUNK_INDEX and length >= 24:
+                starts.append(int(struct.unpack_from("<Q", data, at + RECORD.size + 16)[0]))
+            at += RECORD.size + length
+        return [start for start in starts if start < foot]
+
+    def _record(self, opcode: int, at: int, body: int, length: int) -> None:
+        data = self.data
+        if opcode == MESSAGE:
+            if length < _MESSAGE_BYTES:
+                raise ValueError(f"a message of {length} bytes")
+            start = self._loose_span[0] if self._loose_span else at
+            self._loose_span = (start, body + length)
+            self._loose.setdefault(struct.unpack_from("<H", data, body)[0], []).append(at - start)
+        elif opcode == CHUNK:
+            self._close_loose(at)
+            _, _, unpacked, crc, name = _CHUNK_HEAD.unpack_from(data, body)
+            after = body + _CHUNK_HEAD.size + name
+            if after + 8 > body + length:
+                raise ValueError(f"a compression name of {name} bytes")
+            compression = bytes(data[after - name : after]).decode("utf-8", "replace")
+            (packed,) = struct.unpack_from("<Q", data, after)
+            if packed > body + length - after - 8:
+                raise ValueError(f"{packed} bytes in a record of {length}")
+            self.blocks.append(Block(len(self.blocks), after + 8, packed, compression, unpacked, crc))
+            self._indexes.append({})
+        elif opcode == MESSAGE_INDEX:
+            channel, size = _INDEX_HEAD.unpack_from(data, body)
+            if size % INDEX_ENTRY.itemsize or size + _INDEX_HEAD.size > length:
+                raise ValueError(f"a message index of {size} bytes")
+            if self.blocks and size:
+                entries = (body + _INDEX_HEAD.size, size // INDEX_ENTRY.itemsize)
+                self._indexes[-1][channel] = entries
+        elif opcode == STATISTICS:
+            self.statistics = _statistics(data, body, length)
+        elif opcode == FOOTER:
+            self._ended = True
+        else:
+            self._declare(opcode, data[body : body + length])
+
+    def _close_loose(self, _end: int) -> None:
+        if self._loose_span is None:
+            return
+        start, end = self._loose_span
+        number = len(self.blocks)
+        self.blocks.append(Block(number, start, end - start, "", end - start, 0))
+        self._indexes.append({})
+        self._scans[number] = {channel: np.array(at, np.int64) for channel, at in self._loose.items()}
+        self._loose_span, self._loose = None, {}
+
+    def _declare(self, opcode: int, body: memoryview) -> None:
+        if opcode == SCHEMA:
+            (number,) = struct.unpack_from("<H", body)
+            name, at = _text(body, 2)
+            encoding, at = _text(body, at)
+            (size,) = struct.unpack_from("<I", body, at)
+            if at + 4 + size > len(body):
+                raise ValueError(f"schema {name!r} claims {size} bytes")
+            self.schemas.setdefault(number, Schema(number, name, encoding, bytes(body[at + 4 : at + 4 + size])))
+        elif opcode == CHANNEL:
+            number, schema = struct.unpack_from("<HH", body)
+            topic, at = _text(body, 4)
+            encoding, _ = _text(body, at)
+            self.channels.setdefault(number, Channel(number, schema, topic, encoding))
+
+    # --- what the walk left open ---
+
+    def _settle(self) -> None:
+        """Scan the chunks whose index is missing, cut or short, and those that declare unknown channels."""
+        whole = self.statistics is not None and self._ended
+        for block in self.blocks:
+            last = not whole and block.number == len(self.blocks) - 1
+            if last or not self._indexes[block.number]:
+                self._scan(block)
+        if self.statistics is not None and not self._agrees(self.statistics):
+            for block in self.blocks:
+                self._scan(block)
+            if not self._agrees(self.statistics):
+                held = sum(self.counts().values())
+                self.damages.append(
+                    f"{self.path}: the statistics count {self.statistics.messages} messages, the file holds {held}"
+                )
+        for block in self.blocks:
+            known = all(c in self.channels and self._schema_known(c) for c in self.channels_of(block))
+            if not known:
+                self._scan(block)
+
+    def _schema_known(self, channel: int) -> bool:
+        schema = self.channels[channel].schema_id
+        return schema == 0 or schema in self.schemas
+
+    def _agrees(self, statistics: Statistics) -> bool:
+        counts = self.counts()
+        per_channel = {channel: count for channel, count in statistics.per_channel.items() if count}
+        if per_channel and per_channel != counts:
+            return False
+        return statistics.messages == sum(counts.values())
+
+    def _scan(self, block: Block) -> None:
+        if block.number in self._scans:
+            return
+        found: dict[int, list[int]] = {}
+        where = f"{self.path}: chunk at byte {block.start}"
+        try:
+            opened = open_block(self.data, block, str(self.path))
+            for record in records(opened, where):
+                if record.opcode == MESSAGE and record.length >= _MESSAGE_BYTES:
+                    channel = int(struct.unpack_from("<H", opened, record.body)[0])
+                    found.setdefault(channel, []).append(record.at)
+                elif record.opcode in (SCHEMA, CHANNEL):
+                    self._declare(record.opcode, opened[record.body : record.body + record.length])
+        except LogError as error:
+            self.damages.append(str(error))
+        except (struct.error, ValueError) as error:
+            self.damages.append(f"{where} holds a malformed record: {error}")
+        self._scans[block.number] = {channel: np.array(at, np.int64) for channel, at in found.items()}
+
+
+def _map(path: Path) -> memoryview:
+    try:
+        with open(path, "rb") as stream:
+            head = stream.read(len(MAGIC))
+            if head != MAGIC:
+                what = (
+                    "is empty" if not head else "is a ROS 1 bag" if head.startswith(b"#ROSBAG") else "is no MCAP file"
+                )
+                raise LogError(f"{path}: the file {what} (an MCAP file begins with \\x89MCAP0)")
+            return memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
+    except OSError as error:
+        raise LogError(f"{path}: cannot be read ({error.strerror or error})") from error
+
+
+def _text(body: memoryview, at: int) -> tuple[str, int]:
+    (size,) = struct.unpack_from("<I", body, at)
+    if at + 4 + size > len(body):
+        raise ValueError(f"a text of {size} bytes")
+    return bytes(body[at + 4 : at + 4 + size]).decode("utf-8", "replace"), at + 4 + size
+
+
+def _statistics(data: memoryview, body: int, length: int) -> Statistics:
+    (messages,) = struct.unpack_from("<Q", data, body)
+    at = body + 8 + 2 + 4 + 4 + 4 + 4 + 8 + 8
+    (size,) = struct.unpack_from("<I", data, at)
+    if at + 4 + size > body + length:
+        raise ValueError(f"statistics of {size} bytes")
+    pairs = np.frombuffer(data, np.dtype([("channel", "<u2"), ("count", "<u8")]), size // 10, at + 4)
+    return Statistics(messages, {int(pair["channel"]): int(pair["count"]) for pair in pairs})

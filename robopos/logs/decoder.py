@@ -1,0 +1,135 @@
+"""One decoder for logs and live messages: bytes to a row of numbers."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from robopos.errors import LogError
+from robopos.logs.fields import check_paths, static_names
+from robopos.logs.schema import parse_schema
+from robopos.logs.template import Template, compile_template, has_header
+
+NS = 1_000_000_000
+# Layouts kept; a stream alternates between few (two publishers, an array that is now and then empty).
+_KEPT = 16
+
+
+class Decoded(NamedTuple):
+    """One decoded message: `values` float64 (d,), the header's stamp in ns and frame, None without a header."""
+
+    values: npt.NDArray[np.float64]
+    stamp_ns: int | None
+    frame_id: str | None
+
+
+class Decoder:
+    """Reads the asked fields out of serialized messages of one type.
+
+    Args:
+        type: "sensor_msgs/msg/Imu".
+        schema: the full text of its definition: ros2msg or ros2idl for cdr, ros1msg for ros1.
+        fields: field paths, see `robopos.logs.StreamSpec`.
+        encoding: "cdr" (ROS 2) or "ros1".
+
+    Raises:
+        LogError: the schema is empty or broken, a field is not in the type, the encoding is unknown.
+    """
+
+    def __init__(self, type: str, schema: str, fields: Sequence[str], encoding: str = "cdr") -> None:
+        if encoding not in ("cdr", "ros1"):
+            raise LogError(f"{type}: message encoding {encoding!r} is not read; known are cdr and ros1")
+        if not schema.strip() and type.rsplit("/", 1)[-1] != "Empty":
+            raise LogError(f"{type}: the schema is empty, so its fields are unknown")
+        self.type = type
+        self.fields = tuple(fields)
+        self.ros1 = encoding == "ros1"
+        schema_encoding = "ros1msg" if self.ros1 else "ros2idl" if _is_idl(schema) else "ros2msg"
+        self._message = parse_schema(type, schema, schema_encoding)
+        check_paths(self._message, self.fields, type)
+        self._static = [static_names(self._message, path) for path in self.fields]
+        self._names = None if None in self._static else self.expand(())
+        self._templates: list[Template] = []
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The expanded field names, one a column.
+
+        Raises:
+            LogError: a field expands by what the messages hold (joint names), and none was decoded yet.
+        """
+        if self._names is None:
+            raise LogError(
+                f"{self.type}: {', '.join(self.fields)} expand by what a message holds: decode one first, "
+                "or ask for expanded names such as 'position[shoulder]'"
+            )
+        return self._names
+
+    def expand(self, found: Sequence[Sequence[str]]) -> tuple[str, ...]:
+        """The columns, where each field that the type alone does not expand holds the names `found` for it."""
+        parts = [found[number] if static is None else static for number, static in enumerate(self._static)]
+        return tuple(dict.fromkeys(name for part in parts for name in part))
+
+    @property
+    def named(self) -> bool:
+        """Whether `names` is fixed."""
+        return self._names is not None
+
+    def same_type(self, other: Decoder) -> bool:
+        """Whether both read the same definition, comments and constants aside."""
+        return self._message == other._message
+
+    @property
+    def has_header(self) -> bool:
+        """Whether the type begins with a std_msgs/Header."""
+        return has_header(self._message)
+
+    def decode(self, data: bytes | memoryview) -> Decoded:
+        """Decode one payload. A named element that the message has not is NaN.
+
+        The first message fixes `names` where the fields alone do not.
+
+        Raises:
+            LogError: the bytes do not fit the schema.
+        """
+        return self.decode_as(self.template(data), data)
+
+    def decode_as(self, template: Template, data: bytes | memoryview) -> Decoded:
+        """Decode one payload that fits `template`."""
+        stamp = None
+        if template.stamp is not None:
+            # Seconds are int32 in ROS 2 and uint32 in ROS 1.
+            code = template.order + ("II" if self.ros1 else "iI")
+            sec, nanosec = struct.unpack_from(code, data, template.stamp)
+            stamp = sec * NS + nanosec
+        frame = None
+        if template.frame is not None:
+            offset, length = template.frame
+            frame = bytes(data[offset : offset + length]).decode("utf-8", "replace")
+        return Decoded(template.row(data, len(self.names)), stamp, frame)
+
+    def template(self, data: bytes | memoryview) -> Template:
+        """The layout of one payload, compiled at first sight.
+
+        Raises:
+            LogError: the bytes do not fit the schema.
+        """
+        kept = self._templates
+        for template in kept:
+            if template.fits(data):
+                return template
+        if self._names is None:
+            found = compile_template(self._message, self.fields, (), data, self.ros1).found
+            self._names = self.expand(found)
+        template = compile_template(self._message, self.fields, self._names, data, self.ros1)
+        # A new list, so that threads that read the old one are not disturbed.
+        self._templates = [template, *kept[: _KEPT - 1]]
+        return template
+
+
+def _is_idl(schema: str) -> bool:
+    return "struct " in schema and "module " in schema

@@ -1,0 +1,127 @@
+"""From decoded rows to a `Stream`: arrival order, clocks, and everything that has to be said."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from robopos.errors import LogError
+from robopos.logs.columns import Columns, Ints
+from robopos.logs.log import Stream
+from robopos.logs.reading import Reading
+from robopos.logs.units import unit_of
+
+# A header clock further than this from the log clock cannot be mixed with log times.
+MAX_CLOCK_OFFSET_NS = 1_000_000_000
+
+
+def finish(reading: Reading, clock: str, on_damage: str, warnings: list[str]) -> Stream:
+    """Make the stream of one reading; `warnings` grows.
+
+    Raises:
+        LogError: undecodable messages (unless `on_damage` is "skip"), none left, a named element that no
+            message has.
+    """
+    columns, decoder = reading.columns, reading.decoder
+    total = len(columns.log)
+    broken = sum(tally.broken for tally in reading.tallies)
+    if broken:
+        first = next(tally.first_error for tally in reading.tallies if tally.first_error)
+        text = f"{reading.where}: {broken} of {total} messages do not decode; the first: {first}"
+        if on_damage == "error":
+            raise LogError(f"{text} (on_damage='skip' reads the rest)")
+        warnings.append(text)
+    _arrange(columns)
+    if len(columns.log) == 0:
+        raise LogError(f"{reading.where}: no message is left, all {total} are damaged")
+    _tell_missing(reading, warnings)
+    used, time, zeros = _clock(columns, decoder.has_header, clock)
+    if zeros:
+        warnings.append(f"{reading.where}: {zeros} of {len(time)} header stamps are zero: their log time is used")
+    return Stream(
+        name=reading.name,
+        topic=reading.topic,
+        type=reading.type,
+        schema=reading.schema,
+        encoding=reading.encoding,
+        names=decoder.names,
+        units=tuple(unit_of(reading.type, name) for name in decoder.names),
+        frame_ids=tuple(dict.fromkeys(name for tally in reading.tallies for name in tally.frames)),
+        clock=used,
+        time_ns=time,
+        arrival_ns=columns.log,
+        order=columns.order,
+        values=columns.values,
+        zero_stamps=zeros,
+        offset_ns=int(np.median(columns.stamp[columns.stamp != 0] - columns.log[columns.stamp != 0]))
+        if decoder.has_header and zeros < len(time)
+        else None,
+    )
+
+
+def _arrange(columns: Columns) -> None:
+    """Drop what was not decoded and sort by arrival, in place where nothing has to move."""
+    log, order = columns.log, columns.order
+    rows: Ints | None = None
+    if not columns.kept.all():
+        rows = np.flatnonzero(columns.kept)
+        log, order = log[rows], order[rows]
+    steps = np.diff(log)
+    if (steps < 0).any() or ((steps == 0) & (np.diff(order) < 0)).any():
+        sort = np.lexsort((order, log))
+        rows = sort if rows is None else rows[sort]
+    if rows is None:
+        return
+    for name in ("stamp", "log", "publish", "order", "kept"):
+        setattr(columns, name, getattr(columns, name)[rows])
+    # One column at a time: a second copy of all values would double the memory.
+    for number in range(columns.values.shape[1]):
+        columns.values[: len(rows), number] = columns.values[rows, number]
+    columns.values = columns.values[: len(rows)]
+
+
+def _clock(columns: Columns, has_header: bool, clock: str) -> tuple[str, Ints, int]:
+    """(clock used, times, zero stamps); the rule of `message_time_ns` for whole columns."""
+    if clock == "publish":
+        return clock, np.where(columns.publish > 0, columns.publish, columns.log), 0
+    if clock == "log" or not has_header:
+        return "log", columns.log, 0
+    zero = columns.stamp == 0
+    return clock, np.where(zero, columns.log, columns.stamp), int(np.count_nonzero(zero))
+
+
+def _tell_missing(reading: Reading, warnings: list[str]) -> None:
+    missing: dict[int, int] = {}
+    for tally in reading.tallies:
+        for number, rows in tally.missing.items():
+            missing[number] = missing.get(number, 0) + rows
+    total = len(reading.columns.log)
+    never = [reading.decoder.names[number] for number, rows in missing.items() if rows >= total]
+    if never:
+        raise LogError(f"{reading.where}: no message has {', '.join(never)}; there are {', '.join(reading.held())}")
+    for number, rows in sorted(missing.items()):
+        warnings.append(
+            f"{reading.where}: {reading.decoder.names[number]} is not in {rows} of {total} messages: NaN there"
+        )
+
+
+def check_offsets(where: str, streams: dict[str, Stream]) -> None:
+    """Refuse to mix a header clock and the log clock when they are more than 1 s apart.
+
+    Raises:
+        LogError: naming the stream that has only log time, and the offset of the others.
+    """
+    apart = {
+        name: stream.offset_ns
+        for name, stream in streams.items()
+        if stream.clock == "header" and stream.offset_ns is not None and abs(stream.offset_ns) > MAX_CLOCK_OFFSET_NS
+    }
+    if not apart:
+        return
+    for name, stream in streams.items():
+        if stream.clock == "log" or stream.zero_stamps:
+            other, offset = next(iter(apart.items()))
+            why = "has zero header stamps" if stream.zero_stamps else "runs on the log clock"
+            raise LogError(
+                f"{where}: stream {name!r} ({stream.topic}) {why}, but the header stamps of {other!r} are "
+                f"{offset / 1e9:.3f} s from log time: read all with clock='log', or correct the clocks"
+            )

@@ -1,0 +1,61 @@
+"""Which files a caller means: files, folders, patterns, rosbag2 recordings."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from glob import glob
+from pathlib import Path
+
+import yaml
+
+from robopos.errors import LogError
+
+PathLike = str | os.PathLike[str]
+
+
+def log_files(paths: PathLike | Iterable[PathLike]) -> tuple[Path, ...]:
+    """The files of one log in order.
+
+    A rosbag2 folder (with metadata.yaml) gives its files in the order of the recording, another folder its
+    `.mcap` files by name, a pattern with `*`, `?` or `[` what it matches by name.
+
+    Raises:
+        LogError: nothing is there.
+    """
+    given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    files: list[Path] = []
+    for item in given:
+        files += _expand(Path(item))
+    if not files:
+        raise LogError("no log was given")
+    return tuple(files)
+
+
+def _expand(path: Path) -> list[Path]:
+    if path.is_dir():
+        listed = _rosbag2(path) if (path / "metadata.yaml").is_file() else sorted(path.glob("*.mcap"))
+        if not listed:
+            raise LogError(f"{path}: the folder holds no .mcap file")
+        return listed
+    if path.exists():
+        return [path]
+    if any(letter in str(path) for letter in "*?["):
+        matched = sorted(Path(name) for name in glob(str(path)))
+        if not matched:
+            raise LogError(f"{path}: the pattern matches no file")
+        return [file for item in matched for file in _expand(item)]
+    raise LogError(f"{path}: no such file")
+
+
+def _rosbag2(folder: Path) -> list[Path]:
+    try:
+        content = yaml.safe_load((folder / "metadata.yaml").read_text("utf-8"))
+        names = content["rosbag2_bagfile_information"]["relative_file_paths"]
+        files = [folder / Path(str(name)).name for name in names]
+    except (OSError, yaml.YAMLError, KeyError, TypeError) as error:
+        raise LogError(f"{folder / 'metadata.yaml'}: is no rosbag2 metadata ({error!r})") from error
+    missing = [file.name for file in files if not file.is_file()]
+    if missing:
+        raise LogError(f"{folder}: metadata.yaml names {', '.join(missing)}, which is not there")
+    return files

@@ -1,0 +1,145 @@
+"""A compiled layout: what must be equal for a message to have it, and where its asked numbers lie."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from robopos.logs.fields import Place, find
+from robopos.logs.schema import MessageType, short_name
+from robopos.logs.wire import walk
+
+
+class Group(NamedTuple):
+    """Columns `first` to `first + size` lie one after another from `offset`; `dtype` with byte order."""
+
+    first: int
+    size: int
+    offset: int
+    dtype: np.dtype[np.generic]
+
+
+class Template(NamedTuple):
+    """The layout of every message whose length is in [end, limit] and whose `checks` hold.
+
+    Attributes:
+        end, limit: fewest and most bytes of a payload.
+        checks: (offset, bytes) that must be equal: structural words and the strings that name elements.
+        groups: where the columns are; a column in none of them is not in these messages.
+        missing: numbers of the columns that these messages have not.
+        stamp: offset of header.stamp, or None; `order` is its byte order.
+        frame: (offset, length) of header.frame_id, or None.
+        found: for each asked path, the names that these messages hold.
+        held: names of the arrays out of which single elements were asked.
+    """
+
+    end: int
+    limit: int
+    checks: tuple[tuple[int, bytes], ...]
+    groups: tuple[Group, ...]
+    missing: tuple[int, ...]
+    order: str
+    stamp: int | None
+    frame: tuple[int, int] | None
+    found: tuple[tuple[str, ...], ...]
+    held: tuple[str, ...]
+
+    def fits(self, data: bytes | memoryview) -> bool:
+        """Whether one payload has this layout."""
+        if not self.end <= len(data) <= self.limit:
+            return False
+        return all(data[offset : offset + len(want)] == want for offset, want in self.checks)
+
+    def row(self, data: bytes | memoryview, columns: int) -> npt.NDArray[np.float64]:
+        """The asked numbers of one payload that fits, float64 (columns,); what is missing is NaN."""
+        row = np.full(columns, np.nan) if self.missing else np.empty(columns)
+        for group in self.groups:
+            row[group.first : group.first + group.size] = np.frombuffer(data, group.dtype, group.size, group.offset)
+        return row
+
+
+def has_header(message: MessageType) -> bool:
+    """Whether the message begins with a std_msgs/Header named `header`."""
+    first = message.fields[0] if message.fields else None
+    return (
+        first is not None
+        and first.name == "header"
+        and first.array == "one"
+        and first.message is not None
+        and short_name(first.message.name) == "std_msgs/Header"
+    )
+
+
+def compile_template(
+    message: MessageType, paths: Sequence[str], names: Sequence[str], data: bytes | memoryview, ros1: bool
+) -> Template:
+    """Walk one message and keep what a message of the same layout needs.
+
+    Args:
+        message: the type.
+        paths: the asked field paths.
+        names: the columns.
+        data: one payload.
+        ros1: the serialization (else cdr).
+
+    Raises:
+        LogError: the bytes do not fit the type.
+    """
+    layout = walk(message, data, ros1=ros1)
+    found = find(layout, paths, data)
+    places: dict[str, Place] = {}
+    for column in found.columns:
+        places.update(column)
+    head = [] if ros1 else [(0, 2)]  # the byte order
+    stamp, frame = None, None
+    if has_header(message):
+        # ROS 1 headers begin with a sequence number; the stamp is the first Time either way.
+        prefix = message.fields[0].name + "."
+        stamp = next(item.offset for item in layout.numbers if item.path == prefix + "stamp.sec")
+        frame = next(((t.offset, t.length) for t in layout.texts if t.path == prefix + "frame_id"), None)
+    return Template(
+        end=layout.end,
+        limit=layout.end + layout.stray,
+        checks=_checks(data, head + [(word, 4) for word in layout.words] + found.label_texts),
+        groups=_groups(names, places, layout.order),
+        missing=tuple(number for number, name in enumerate(names) if name not in places),
+        order=layout.order,
+        stamp=stamp,
+        frame=frame,
+        found=tuple(tuple(column) for column in found.columns),
+        held=tuple(dict.fromkeys(found.held)),
+    )
+
+
+def _checks(data: bytes | memoryview, ranges: list[tuple[int, int]]) -> tuple[tuple[int, bytes], ...]:
+    """Equal byte ranges, neighbours joined."""
+    checks: list[list[int]] = []
+    for offset, length in sorted(item for item in ranges if item[1] > 0):
+        if checks and checks[-1][0] + checks[-1][1] == offset:
+            checks[-1][1] += length
+        else:
+            checks.append([offset, length])
+    return tuple((offset, bytes(data[offset : offset + length])) for offset, length in checks)
+
+
+def _groups(names: Sequence[str], places: dict[str, Place], order: str) -> tuple[Group, ...]:
+    groups: list[Group] = []
+    for number, name in enumerate(names):
+        place = places.get(name)
+        if place is None:
+            continue
+        if groups:
+            last = groups[-1]
+            width = last.dtype.itemsize
+            if (
+                last.first + last.size == number
+                and last.offset + width * last.size == place.offset
+                and last.dtype == np.dtype(order + place.code)
+            ):
+                groups[-1] = last._replace(size=last.size + 1)
+                continue
+        groups.append(Group(number, 1, place.offset, np.dtype(order + place.code)))
+    return tuple(groups)
