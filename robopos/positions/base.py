@@ -1,0 +1,131 @@
+"""The plug-in contract: what a position scheme is, in three kinds.
+
+An `AdditiveEncoding` is added to the tokens; a `Rotation` turns queries and keys; a `ScoreBias` is added
+to the attention scores. A new scheme is one file with one such class and one line in `schemes.py`.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal, Protocol, get_args
+
+import torch
+from torch import Tensor, nn
+
+from robopos.errors import PositionError
+from robopos.positions.positions import Positions, integers, nanoseconds
+
+Clock = Literal["index", "time"]
+Options = dict[Clock, tuple[str, ...]]
+
+
+class Part(nn.Module):
+    """One scheme on one clock: ticks are token numbers on `index`, nanoseconds on `time`."""
+
+    OPTIONS: ClassVar[Options]
+    """The names of the options that the class takes on each clock."""
+    like: Tensor
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        if clock not in get_args(Clock):
+            raise PositionError(f"clock is {clock!r}; it must be 'index' or 'time'")
+        self.clock: Clock = clock
+        # Integer buffers do not follow `module.to(dtype)`: this empty one does, and says what was asked for.
+        self.register_buffer("like", torch.empty(0), persistent=False)
+
+    @property
+    def angle_dtype(self) -> torch.dtype:
+        """Angles are float32, or float64 in a float64 module; never anything narrower."""
+        return torch.float64 if self.like.dtype == torch.float64 else torch.float32
+
+    def ticks(self, positions: Positions | Tensor) -> Tensor:
+        """int64 (..., N): this scheme's clock read off `positions`, or the ticks themselves."""
+        if isinstance(positions, Positions):
+            return positions.token_index() if self.clock == "index" else positions.stamps_ns()
+        return integers(positions, "index" if self.clock == "index" else "time_ns")
+
+
+class AdditiveEncoding(Part):
+    """A vector a token, added to the token."""
+
+    def __init__(self, dim: int, clock: Clock) -> None:
+        super().__init__(clock)
+        if dim < 1:
+            raise PositionError(f"dim is {dim}; it must be at least 1")
+        self.dim = dim
+
+    def forward(
+        self,
+        index: Tensor | None = None,
+        *,
+        time_ns: Tensor | None = None,
+        time_s: Tensor | None = None,
+    ) -> Tensor:
+        """Encode token numbers or times exactly as given: nothing is subtracted first.
+
+        Args:
+            index: int64 (..., N) token numbers, on the clock `index`.
+            time_ns: int64 (..., N) nanoseconds, on the clock `time`.
+            time_s: float64 (..., N) seconds instead, rounded to the nanosecond.
+
+        Returns:
+            (..., N, dim) in the module's own type.
+
+        Raises:
+            PositionError: not exactly the one argument that the clock asks for, or of the wrong type.
+        """
+        given = [
+            name for name, value in (("index", index), ("time_ns", time_ns), ("time_s", time_s)) if value is not None
+        ]
+        allowed = ["index"] if self.clock == "index" else ["time_ns", "time_s"]
+        if len(given) != 1 or given[0] not in allowed:
+            raise PositionError(
+                f"{type(self).__name__} on the clock {self.clock!r} takes one of {allowed}, not {given}"
+            )
+        if index is not None:
+            ticks = integers(index, "index")
+        elif time_ns is not None:
+            ticks = integers(time_ns, "time_ns")
+        else:
+            assert time_s is not None
+            ticks = nanoseconds(time_s)
+        return self.encode(ticks).to(self.like.dtype)
+
+    def at(self, positions: Positions, count: int) -> Tensor:
+        """(..., N, dim) for the N = `count` tokens of a window; time counts from the window's origin."""
+        positions.length(count)
+        return self.encode(positions.token_index(count) if self.clock == "index" else positions.elapsed_ns())
+
+    def encode(self, ticks: Tensor) -> Tensor:
+        """int64 (..., N) → (..., N, dim), in float32 (float64 in a float64 module)."""
+        raise NotImplementedError
+
+
+class Rotation(Part):
+    """A phase a token and a pair of channels, by which queries and keys are turned."""
+
+    temperature: float
+
+    def phases(self, ticks: Tensor) -> Tensor:
+        """int64 (..., N) → int64 (..., N, head_dim / 2) turns·2⁻⁶⁴."""
+        raise NotImplementedError
+
+
+class BiasTerm(Protocol):
+    """What one bias contributes to one attention: tensors only, so that it travels in the plan."""
+
+    def scores(self, rows: slice) -> Tensor:
+        """(..., heads, rows, Nk): the dense formula for a block of queries."""
+        ...
+
+    def folded(self) -> Tensor | None:
+        """(..., heads, Nk) key terms to which the formula reduces under softmax, or None."""
+        ...
+
+
+class ScoreBias(Part):
+    """A number a head, a query and a key, added to the scaled scores before softmax."""
+
+    def term(self, queries: Positions, keys: Positions) -> BiasTerm:
+        """The bias between these queries and keys."""
+        raise NotImplementedError

@@ -1,0 +1,37 @@
+"""Exact phases: fixed-point turns instead of floating-point angles.
+
+A frequency is an integer, the *increment*: turns·2⁻⁶⁴ per tick, where a tick is one token or one
+nanosecond. `ticks * increments` wraps in int64 exactly as a phase wraps at a full turn, so the phase is
+exact for every epoch and every age; only its conversion to an angle in [−π, π] rounds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from decimal import Decimal, localcontext
+
+import torch
+from torch import Tensor
+
+TURN = 2**64
+RADIANS = 2 * math.pi / TURN
+DIGITS = 50
+
+
+def increments_of(periods: Sequence[Decimal]) -> Tensor:
+    """int64 (F,): round(2⁶⁴ / period), made with exact arithmetic, wrapped to the sign of int64."""
+    with localcontext() as context:
+        context.prec = DIGITS
+        turns = [int((TURN / period).to_integral_value()) for period in periods]
+    return torch.tensor([(turn + TURN // 2) % TURN - TURN // 2 for turn in turns], dtype=torch.int64)
+
+
+def phase(ticks: Tensor, increments: Tensor) -> Tensor:
+    """int64 (..., N) ticks and (F,) increments → int64 (..., N, F) turns·2⁻⁶⁴, wrapped, exact."""
+    return ticks.unsqueeze(-1) * increments
+
+
+def angle(phases: Tensor, dtype: torch.dtype) -> Tensor:
+    """The phase in radians, [−π, π], in float32 or float64."""
+    return phases.to(dtype) * RADIANS
