@@ -1,0 +1,77 @@
+"""The network's settings. One documented line a field, checked on construction."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
+
+from robopos.sequences.settings import require
+
+LOSSES = ("mse", "huber", "gaussian")
+
+
+class Size(NamedTuple):
+    """Depth, width and heads of a preset."""
+
+    layers: int
+    dim: int
+    heads: int
+
+
+SIZES = {"tiny": Size(2, 64, 4), "small": Size(6, 256, 8), "base": Size(12, 768, 12)}
+
+
+@dataclass(frozen=True)
+class ModelSettings:
+    """The causal Transformer.
+
+    Args:
+        positions: how order comes back in: ``none`` or CLOCK-SCHEME, joined by ``+`` (``time-rotary``).
+        position_options: options of the scheme by name; what is left out takes the rule from the data.
+        size: ``tiny`` (2 layers, width 64), ``small`` (6, 256) or ``base`` (12, 768).
+        context: a token sees at most so many tokens, itself included, in each layer.
+        context_s: and none further back than this (s); ``null`` for no limit in time.
+        window: tokens of a training window, longer than ``context`` so that deep layers see what they see live.
+        burn_in: tokens at the start of a window without loss; ``null`` takes ``context``.
+        dropout: after attention and feed-forward, in training.
+        loss: ``mse``, ``huber`` or ``gaussian`` (predicts a standard deviation too).
+    """
+
+    positions: str = "time-rotary"
+    position_options: dict[str, Any] = field(default_factory=dict)
+    size: str = "tiny"
+    context: int = 64
+    context_s: float | None = None
+    window: int = 128
+    burn_in: int | None = None
+    dropout: float = 0.0
+    loss: str = "huber"
+
+    def __post_init__(self) -> None:
+        require(self.size in SIZES, "model.size", self.size, f"one of {', '.join(SIZES)}")
+        require(self.context >= 1, "model.context", self.context, "a number of tokens >= 1")
+        require(
+            self.context_s is None or (math.isfinite(self.context_s) and self.context_s > 0),
+            "model.context_s",
+            self.context_s,
+            "a time > 0 in s, or null",
+        )
+        require(self.window > self.context, "model.window", self.window, f"> model.context ({self.context}) tokens")
+        require(
+            self.burn_in is None or 0 <= self.burn_in < self.window,
+            "model.burn_in",
+            self.burn_in,
+            f"null, or tokens from 0 to below model.window ({self.window})",
+        )
+        require(0 <= self.dropout < 1, "model.dropout", self.dropout, "a share from 0 to below 1")
+        require(self.loss in LOSSES, "model.loss", self.loss, f"one of {', '.join(LOSSES)}")
+
+    @property
+    def history(self) -> int:
+        """Tokens before the first one that is scored."""
+        return self.context if self.burn_in is None else self.burn_in
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain types only (for YAML)."""
+        return asdict(self)

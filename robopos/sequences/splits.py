@@ -1,0 +1,69 @@
+"""Blocks of tokens that windows never leave: gap-free runs, cut into training, validation and test by time."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from robopos.errors import SequenceError
+from robopos.sequences.layout import SequenceLayout
+from robopos.sequences.settings import SplitSettings
+from robopos.sequences.tokens import TokenTable
+
+SPLITS = ("train", "validation", "test")
+
+
+class Block(NamedTuple):
+    """Tokens ``start`` to ``stop`` (not included) of one segment, all of one split."""
+
+    split: str
+    start: int
+    stop: int
+
+
+def guard_s(layout: SequenceLayout) -> float:
+    """The time left unused before a later split: the furthest horizon and the widest interpolation bracket."""
+    return max(layout.horizons_s) + max(layout.streams[s].max_interpolation_s for s, _ in layout.targets)
+
+
+def whole_blocks(table: TokenTable) -> list[Block]:
+    """Each segment as one block (evaluation of a log that no part of was trained on)."""
+    return _cut(np.zeros(len(table), np.int64), table, ("all",))
+
+
+def split_blocks(table: TokenTable, layout: SequenceLayout, split: SplitSettings) -> list[Block]:
+    """Time blocks of each log by arrival; the tokens of the guard between two splits belong to none.
+
+    Raises:
+        SequenceError: a split has no token.
+    """
+    label = np.full(len(table), -1, np.int64)
+    guard_ns = round(guard_s(layout) * 1e9)
+    for log in np.unique(table.log):
+        tokens = np.flatnonzero(table.log == log)
+        arrival_ns = table.arrival_ns[tokens]
+        first, last = arrival_ns.min(), arrival_ns.max()
+        shares = (0.0, 1.0 - split.validation - split.test, 1.0 - split.test)
+        cuts = [first + round(float(last - first) * share) for share in shares]
+        part = np.searchsorted(np.asarray(cuts[1:]), arrival_ns, side="right")
+        in_guard = (part > 0) & (arrival_ns - np.asarray(cuts)[part] < guard_ns)
+        label[tokens] = np.where(in_guard, -1, part)
+    for number, name in enumerate(SPLITS):
+        if not (label == number).any():
+            raise SequenceError(
+                f"the {name} split has no token: the log is too short for its share "
+                f"(each later split gives up {guard_s(layout):g} s as a guard)"
+            )
+    return _cut(label, table, SPLITS)
+
+
+def _cut(label: np.ndarray, table: TokenTable, names: tuple[str, ...]) -> list[Block]:
+    edges = np.flatnonzero((np.diff(label) != 0) | (np.diff(table.segment) != 0)) + 1
+    bounds = [0, *edges.tolist(), len(table)]
+    return [
+        Block(names[label[start]], start, stop)
+        for start, stop in pairwise(bounds)
+        if stop > start and label[start] >= 0
+    ]

@@ -1,0 +1,207 @@
+"""Windows of tokens, gathered by index from columns that live on the device."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from robopos.errors import SequenceError
+from robopos.positions import Positions
+from robopos.sequences.features import Floats, Normalization
+from robopos.sequences.layout import SequenceLayout
+from robopos.sequences.splits import Block
+from robopos.sequences.tokens import Ints, TokenTable
+
+
+class Tokens(NamedTuple):
+    """The input of the network.
+
+    ``values`` (B, N, F) normalized features, 0 where not measured; ``measured`` (B, N, F) which were;
+    ``observed`` (B, N, S) which streams the token carries; ``positions`` with (B, N) fields.
+    """
+
+    values: Tensor
+    measured: Tensor
+    observed: Tensor
+    positions: Positions
+
+    def to(self, device: torch.device | str) -> Tokens:
+        """On another device."""
+        positions = Positions(*(None if field is None else field.to(device) for field in self.positions))
+        return Tokens(self.values.to(device), self.measured.to(device), self.observed.to(device), positions)
+
+
+class Batch(NamedTuple):
+    """Windows with what is to be predicted at each token.
+
+    ``targets`` (B, N, H, T) normalized residuals to the base, 0 where masked; ``mask`` (B, N, H, T).
+    """
+
+    tokens: Tokens
+    targets: Tensor
+    mask: Tensor
+
+
+def fit_normalization(
+    layout: SequenceLayout, table: TokenTable, blocks: list[Block], base: Floats, targets: Floats
+) -> Normalization:
+    """Statistics of the training blocks: of features, of the residuals target − base, and the targets' range.
+
+    A feature that never varies, or was never measured, keeps scale 1.
+
+    Raises:
+        SequenceError: a target is never known in the training split.
+    """
+    tokens = np.concatenate([np.arange(b.start, b.stop) for b in blocks])
+    features, residual = table.features[tokens], targets[tokens] - base[tokens, None]
+    for t, name in enumerate(layout.target_names):
+        if not np.isfinite(residual[:, :, t]).any():
+            raise SequenceError(
+                f"target {name} is never known in the training split: its samples are further apart than "
+                f"max_interpolation_s ({layout.streams[layout.targets[t][0]].max_interpolation_s:g} s), or absent"
+            )
+    known = np.isfinite(features)
+    count = np.maximum(known.sum(0), 1)
+    mean = np.where(known, features, 0.0).sum(0) / count
+    std = np.sqrt((np.where(known, features - mean, 0.0) ** 2).sum(0) / count)
+    known = np.isfinite(residual)
+    count = np.maximum(known.sum(0), 1)
+    scale = np.sqrt((np.where(known, residual, 0.0) ** 2).sum(0) / count)
+    observed = table.observed[tokens]
+    return Normalization(
+        mean=mean,
+        std=np.where(std > 0, std, 1.0),
+        residual_scale=np.where(scale > 0, scale, 1.0),
+        low=np.nanmin(observed, axis=0),
+        high=np.nanmax(observed, axis=0),
+    )
+
+
+class TokenColumns:
+    """The columns of a token table as tensors on one device; ``windows`` gathers from them.
+
+    Args:
+        layout: the description of the sequence.
+        table: its n tokens.
+        normalization: applied once, here.
+        blocks: the blocks that windows stay in.
+        base, targets: (n, T) and (n, H, T), given where windows carry targets.
+    """
+
+    def __init__(
+        self,
+        layout: SequenceLayout,
+        table: TokenTable,
+        normalization: Normalization,
+        blocks: list[Block],
+        base: Floats | None = None,
+        targets: Floats | None = None,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        values, measured = normalization.apply(table.features, slice(None))
+        start = np.arange(len(table))
+        for block in blocks:
+            start[block.start : block.stop] = block.start
+        self.blocks = blocks
+        self.num_streams = len(layout.streams)
+        self.values = torch.from_numpy(values).to(device)  # (n, F)
+        self.measured = torch.from_numpy(measured).to(device)  # (n, F)
+        self.stream = torch.from_numpy(table.stream).to(device)  # (n,)
+        self.time_ns = torch.from_numpy(table.time_ns).to(device)  # (n,)
+        self.start = torch.from_numpy(start).to(device)  # (n,) first token that a window ending here may hold
+        self.targets = self.mask = None
+        if base is not None and targets is not None:
+            scaled = (targets - base[:, None]) / normalization.residual_scale
+            mask = np.isfinite(scaled)
+            self.mask = torch.from_numpy(mask).to(device)  # (n, H, T)
+            self.targets = torch.from_numpy(np.where(mask, scaled, 0.0).astype(np.float32)).to(device)
+
+    def windows(self, ends: Tensor, length: int) -> tuple[Tokens, Tensor]:
+        """The windows of ``length`` tokens that end with (and hold) tokens ``ends`` (B,).
+
+        A window that would begin before its block is shorter: it is padded on the left, with ``valid`` false.
+
+        Returns:
+            the tokens, and their numbers (B, length), 0 where padded.
+        """
+        number = ends[:, None] + torch.arange(1 - length, 1, device=ends.device)  # (B, N)
+        valid = number >= self.start[ends][:, None]
+        number = torch.where(valid, number, 0)
+        observed = torch.nn.functional.one_hot(self.stream[number], self.num_streams).bool() & valid[..., None]
+        tokens = Tokens(
+            values=self.values[number] * valid[..., None],
+            measured=self.measured[number] & valid[..., None],
+            observed=observed,
+            positions=Positions(time_ns=self.time_ns[number], valid=valid),
+        )
+        return tokens, number
+
+    def batch(self, ends: Tensor, length: int) -> Batch:
+        """Windows with their targets; columns made without targets cannot give one."""
+        if self.targets is None or self.mask is None:
+            raise SequenceError("these columns were made without targets")
+        tokens, number = self.windows(ends, length)
+        valid = tokens.positions.valid
+        return Batch(tokens, self.targets[number], self.mask[number] & valid[..., None, None])
+
+    def anchors(self, min_history: int) -> Ints:
+        """Tokens that have at least ``min_history`` tokens before them in their block."""
+        parts = [np.arange(b.start + min_history, b.stop) for b in self.blocks if b.stop - b.start > min_history]
+        return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+
+
+class WindowSampler:
+    """Random training windows; batch number ``step`` is the same whenever it is asked for.
+
+    Args:
+        columns: with targets.
+        length: tokens of a window.
+        batch_size: windows of a batch, on each rank.
+        seed: of the order.
+        min_history: tokens at the start of a window that have no loss; shorter blocks are left out.
+        rank, ranks: ranks take disjoint rows of one global batch.
+
+    Raises:
+        SequenceError: no block is longer than ``min_history``.
+    """
+
+    def __init__(
+        self,
+        columns: TokenColumns,
+        length: int,
+        batch_size: int,
+        seed: int,
+        min_history: int,
+        rank: int = 0,
+        ranks: int = 1,
+    ) -> None:
+        self.columns, self.length, self.batch_size, self.seed = columns, length, batch_size, seed
+        self.rank, self.ranks = rank, ranks
+        ends = []
+        for block in columns.blocks:
+            size = block.stop - block.start
+            if size > min_history:
+                # A block shorter than a window gives itself, whole.
+                ends.append(np.arange(block.start + min(size, length) - 1, block.stop))
+        if not ends:
+            longest = max((b.stop - b.start for b in columns.blocks), default=0)
+            raise SequenceError(
+                f"no gap-free run of the training split is longer than the {min_history} tokens of burn-in "
+                f"(the longest has {longest}): shorten the model's context, or raise max_gap_s"
+            )
+        self._ends = torch.from_numpy(np.concatenate(ends))
+
+    def __len__(self) -> int:
+        """Windows that there are."""
+        return len(self._ends)
+
+    def sample(self, step: int) -> Batch:
+        """The batch of a step."""
+        digest = hashlib.blake2b(f"{self.seed}/{step}".encode(), digest_size=8).digest()
+        generator = torch.Generator().manual_seed(int.from_bytes(digest, "little") >> 1)
+        pick = torch.randint(len(self._ends), (self.ranks, self.batch_size), generator=generator)[self.rank]
+        return self.columns.batch(self._ends[pick].to(self.columns.values.device), self.length)

@@ -1,0 +1,6 @@
+"""The live engine and the replay of a log through it. Imports neither Lightning nor matplotlib."""
+
+from robopos.serving.engine import Engine, EngineStats, Prediction
+from robopos.serving.replay import ReplaySummary, Step, replay, replay_to_log
+
+__all__ = ["Engine", "EngineStats", "Prediction", "ReplaySummary", "Step", "replay", "replay_to_log"]

@@ -1,0 +1,65 @@
+"""Training from Python: the same modules that `robopos train` drives, without files."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+
+from lightning import Callback, Trainer, seed_everything
+
+from robopos.training.data import SequenceData
+from robopos.training.module import SequenceModule
+
+Tell = Callable[[int, Mapping[str, float]], None]
+
+
+def fit(
+    module: SequenceModule,
+    data: SequenceData,
+    *,
+    max_steps: int,
+    seed: int,
+    callbacks: Sequence[Callback] = (),
+    accelerator: str = "auto",
+) -> SequenceModule:
+    """Train for a number of steps and return the module; nothing is written.
+
+    The weights start from ``seed``; the order of windows comes from the data module's own seed.
+    """
+    quiet()
+    seed_everything(seed, verbose=False)
+    trainer = Trainer(
+        max_steps=max_steps,
+        accelerator=accelerator,
+        devices=1,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        limit_val_batches=0,
+        num_sanity_val_steps=0,
+        gradient_clip_val=1.0,
+        callbacks=list(callbacks),
+    )
+    trainer.fit(module, datamodule=data)
+    return module.eval()
+
+
+def quiet() -> None:
+    """Lightning's advice on loader workers does not hold here: a window is an index gather."""
+    warnings.filterwarnings("ignore", ".*does not have many workers.*")
+    warnings.filterwarnings("ignore", ".*GPU available but not used.*")
+    warnings.filterwarnings("ignore", ".*number of training batches.*smaller than the logging interval.*")
+    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
+
+
+class StepProgress(Callback):
+    """Tells a function the steps done and the latest losses; it decides how to show them."""
+
+    def __init__(self, tell: Tell) -> None:
+        self._tell = tell
+
+    def on_train_batch_end(self, trainer: Trainer, *_: object) -> None:
+        shown = {name: float(value) for name, value in trainer.progress_bar_metrics.items()}
+        self._tell(trainer.global_step, shown)

@@ -1,0 +1,142 @@
+"""`robopos train`: a LightningCLI over the module and the data module, then a bundle."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from lightning import Trainer
+from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
+from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
+
+from robopos.errors import ConfigError
+from robopos.model import Bundle
+from robopos.training.data import SequenceData
+from robopos.training.evaluation import predict, score
+from robopos.training.fit import StepProgress, Tell, quiet
+from robopos.training.module import SequenceModule
+from robopos.training.parser import TrainingParser
+
+BEST = "best"
+
+
+class TrainingCLI(LightningCLI):
+    """Parser, modules and trainer."""
+
+    def __init__(self, args: list[str]) -> None:
+        super().__init__(
+            SequenceModule,
+            SequenceData,
+            args=args,
+            run=False,
+            seed_everything_default=1,
+            auto_configure_optimizers=False,
+            save_config_kwargs={"overwrite": True},
+            trainer_defaults={
+                "max_steps": 1000,
+                "max_epochs": -1,
+                "gradient_clip_val": 1.0,
+                "num_sanity_val_steps": 0,
+                "enable_model_summary": False,
+                "enable_progress_bar": False,  # the command shows its own
+                "log_every_n_steps": 20,
+            },
+        )
+
+    def init_parser(self, **kwargs: Any) -> LightningArgumentParser:
+        parser = TrainingParser(prog="robopos train", default_env=False)
+        parser.add_argument("-c", "--config", action="config", help="YAML configuration; later options override it")
+        return parser
+
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        parser.add_argument(
+            "-o", "--out", type=str, default="runs/train", help="folder for the bundle, checkpoints and logs"
+        )
+        parser.add_argument(
+            "--ckpt_path", type=str, default=None, help="resume from this checkpoint; 'last' takes the newest of --out"
+        )
+
+    def instantiate_trainer(self, **kwargs: Any) -> Trainer:
+        out = Path(self.config.out)
+        trainer = self.config_init.trainer
+        trainer.default_root_dir = str(out)
+        if trainer.logger in (None, True):
+            kwargs["logger"] = [
+                CSVLogger(out, name="csv", version=""),
+                TensorBoardLogger(out, name="tensorboard", version=""),
+            ]
+        # Adds to the user's own callbacks.
+        trainer.callbacks = [
+            *(trainer.callbacks or []),
+            ModelCheckpoint(
+                dirpath=out / "checkpoints",
+                filename=BEST,
+                monitor="val_loss",
+                save_last=True,
+                enable_version_counter=False,
+            ),
+        ]
+        return super().instantiate_trainer(**kwargs)
+
+
+class TrainingRun:
+    """One training as the command line asks for it.
+
+    Raises:
+        RoboposError: a wrong option, log or setting, by name.
+    """
+
+    def __init__(self, args: list[str]) -> None:
+        quiet()
+        self._cli = TrainingCLI(args)
+        self.out = Path(self._cli.config.out)
+        self._resume = self._cli.config.ckpt_path
+        if self._resume == "last":
+            self._resume = str(self.out / "checkpoints" / "last.ckpt")
+        if self._resume is not None and not Path(self._resume).is_file():
+            raise ConfigError(f"ckpt_path: {self._resume} is not there")
+        self._cli.datamodule.setup("fit")
+
+    @property
+    def steps(self) -> int:
+        """Steps of the whole training."""
+        trainer = self._cli.trainer
+        if trainer.max_steps > 0:
+            return int(trainer.max_steps)
+        return int(trainer.max_epochs or 1) * self._cli.datamodule.batches_per_epoch
+
+    def summary(self) -> str:
+        """What is about to be trained, in a line."""
+        data, settings = self._cli.datamodule, self._cli.model.settings
+        tokens = data.describe()["tokens"]
+        return (
+            f"{', '.join(data.logs)}: {sum(tokens.values())} messages read in {data.read_s:.1f} s "
+            f"({', '.join(f'{split} {count}' for split, count in tokens.items())}); "
+            f"{settings.size} model, positions {settings.positions}"
+        )
+
+    def fit(self, tell: Tell) -> Bundle:
+        """Train, then judge the best checkpoint on the test split.
+
+        Args:
+            tell: is told the step and the latest losses.
+        """
+        trainer, data = self._cli.trainer, self._cli.datamodule
+        trainer.callbacks.append(StepProgress(tell))
+        trainer.fit(self._cli.model, datamodule=data, ckpt_path=self._resume)
+        if trainer.interrupted:
+            raise KeyboardInterrupt
+        best = getattr(trainer.checkpoint_callback, "best_model_path", "")
+        module = SequenceModule.from_checkpoint(best) if best else self._cli.model
+        training = data.describe() | {
+            "steps": int(trainer.global_step),
+            "batch_size": data.batch_size,
+            "weights_seed": self._cli.config.seed_everything,
+        }
+        bundle = module.bundle(training)
+        return module.bundle(training, score(bundle.layout, predict(bundle, data.dataset, "test")))
+
+    def save(self, bundle: Bundle) -> Path:
+        """Write the bundle into the output folder."""
+        return bundle.save(self.out / "bundle")

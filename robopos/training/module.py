@@ -1,0 +1,164 @@
+"""The network as a Lightning module."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from lightning import LightningModule
+from torch import Tensor
+
+from robopos.errors import ConfigError
+from robopos.model import Bundle, ModelSettings, SequenceTransformer, loss_of
+from robopos.model.defaults import fill_position_options
+from robopos.sequences import Batch, Normalization, SequenceLayout
+from robopos.sequences.settings import from_mapping, require
+
+
+@dataclass(frozen=True)
+class OptimizerSettings:
+    """AdamW with a linear warm-up, then a cosine to a tenth.
+
+    Args:
+        learning_rate: at its peak.
+        weight_decay: of matrices; vectors (norms, biases) have none.
+        warmup_steps: steps of the linear rise.
+    """
+
+    learning_rate: float = 2e-3
+    weight_decay: float = 0.05
+    warmup_steps: int = 50
+
+    def __post_init__(self) -> None:
+        require(self.learning_rate > 0, "model.optimizer.learning_rate", self.learning_rate, "> 0")
+        require(self.weight_decay >= 0, "model.optimizer.weight_decay", self.weight_decay, ">= 0")
+        require(self.warmup_steps >= 0, "model.optimizer.warmup_steps", self.warmup_steps, "steps >= 0")
+
+
+class SequenceModule(LightningModule):
+    """A causal Transformer on timestamped streams.
+
+    Args:
+        network: size, positions, band and loss of the network.
+        optimizer: learning rate and its schedule.
+    """
+
+    network: SequenceTransformer
+
+    def __init__(
+        self,
+        network: ModelSettings = ModelSettings(),  # noqa: B008  frozen, and LightningCLI reads defaults here
+        optimizer: OptimizerSettings = OptimizerSettings(),
+    ) -> None:
+        super().__init__()
+        self.settings, self.optimizer_settings = network, optimizer
+        self.layout: SequenceLayout | None = None
+        self.normalization: Normalization | None = None
+
+    def configure_model(self) -> None:
+        """Build the network, now that the data tells streams, targets and rates."""
+        if self.layout is None:
+            data = self.trainer.datamodule  # type: ignore[attr-defined]
+            if data is None:
+                raise ConfigError("SequenceModule is trained with a SequenceData data module")
+            self.adopt(data.dataset.layout, data.normalization, data.dataset.median_interval_s())
+
+    def adopt(self, layout: SequenceLayout, normalization: Normalization, interval_s: float) -> None:
+        """Build the network for a layout; options of positions that are not given follow from the rate."""
+        settings = fill_position_options(self.settings, interval_s)
+        self._take(layout, normalization, settings)
+
+    def _take(self, layout: SequenceLayout, normalization: Normalization, settings: ModelSettings) -> None:
+        self.layout, self.normalization, self.settings = layout, normalization, settings
+        self.network = SequenceTransformer(layout, settings)
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        mean, log_std = self.network(batch.tokens)
+        # The first tokens of a window saw less than the band holds; live, only a fresh start does.
+        mask = batch.mask & (self._history_of(batch) >= self.settings.history)[..., None, None]
+        total, count = loss_of(self.settings.loss, mean, log_std, batch.targets, mask)
+        loss = total / count.clamp(min=1)
+        self.log("train_loss", loss, prog_bar=True)
+        return loss
+
+    @staticmethod
+    def _history_of(batch: Batch) -> Tensor:
+        # (B, N): valid tokens before each one in its window
+        valid = batch.tokens.positions.valid
+        return valid.long().cumsum(-1) - 1
+
+    def on_validation_epoch_start(self) -> None:
+        self._sums = torch.zeros(4, dtype=torch.float64, device=self.device)
+
+    def validation_step(self, batch: Batch, batch_idx: int) -> None:
+        mean, log_std = self.network.last(batch.tokens)
+        targets, mask = batch.targets[:, -1], batch.mask[:, -1]
+        total, count = loss_of(self.settings.loss, mean, log_std, targets, mask)
+        error = ((mean.float() - targets) ** 2 * mask).sum()
+        # The targets are residuals: holding the last value predicts 0.
+        held = (targets**2 * mask).sum()
+        self._sums += torch.stack([total, count, error, held]).double()
+
+    def on_validation_epoch_end(self) -> None:
+        total, count, error, held = self.all_gather(self._sums).reshape(-1, 4).sum(0)
+        self.log("val_loss", (total / count.clamp(min=1)).float(), prog_bar=True)
+        self.log("val_skill", (1 - error / held.clamp(min=1e-12)).float(), prog_bar=True)
+
+    def configure_optimizers(self) -> dict[str, Any]:
+        settings = self.optimizer_settings
+        matrices = [p for p in self.parameters() if p.requires_grad and p.ndim >= 2]
+        vectors = [p for p in self.parameters() if p.requires_grad and p.ndim < 2]
+        groups = [
+            {"params": matrices, "weight_decay": settings.weight_decay},
+            {"params": vectors, "weight_decay": 0.0},
+        ]
+        optimizer = torch.optim.AdamW(groups, lr=settings.learning_rate, betas=(0.9, 0.95))
+        steps = self.trainer.estimated_stepping_batches
+
+        def factor(step: int) -> float:
+            if step < settings.warmup_steps:
+                return (step + 1) / settings.warmup_steps
+            share = (step - settings.warmup_steps) / max(1.0, steps - settings.warmup_steps)
+            return 0.1 + 0.45 * (1 + math.cos(math.pi * min(1.0, share)))
+
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Plain types only: a checkpoint is always loaded with ``weights_only=True``."""
+        if self.layout is None or self.normalization is None:
+            raise ConfigError("there is no network yet: nothing to save")
+        checkpoint["robopos"] = {
+            "layout": self.layout.to_dict(),
+            "normalization": self.normalization.to_dict(),
+            "network": self.settings.to_dict(),
+            "optimizer": asdict(self.optimizer_settings),
+        }
+
+    @classmethod
+    def from_checkpoint(cls, path: str) -> SequenceModule:
+        """The module of a checkpoint file, with its weights."""
+        try:
+            checkpoint = torch.load(path, map_location="cpu", weights_only=True)
+            described = checkpoint["robopos"]
+        except Exception as error:
+            raise ConfigError(f"{path}: not a checkpoint of robopos: {' '.join(str(error).split())[:200]}") from None
+        layout = SequenceLayout.from_dict(described["layout"])
+        module = cls(
+            from_mapping(ModelSettings, described["network"], "network"),
+            from_mapping(OptimizerSettings, described["optimizer"], "optimizer"),
+        )
+        module._take(layout, Normalization.from_dict(described["normalization"], layout), module.settings)
+        module.load_state_dict(checkpoint["state_dict"])
+        return module
+
+    def bundle(self, training: dict[str, Any] | None = None, metrics: Any = ()) -> Bundle:
+        """The trained network as what is deployed."""
+        if self.layout is None or self.normalization is None:
+            raise ConfigError("there is no network yet: train first")
+        network = self.network.eval()
+        return Bundle(
+            self.layout, self.settings, self.normalization, network, training or {}, [dict(row) for row in metrics]
+        )
