@@ -1,9 +1,11 @@
 """Timestamped robot logs: MCAP to columns of numbers, and back."""
 
+from robopos.logs.audit import inspect_log
 from robopos.logs.decoder import Decoded, Decoder
 from robopos.logs.log import Log, Stream
 from robopos.logs.read import read_log
 from robopos.logs.records import LogMessage, RawMessage, StreamSpec, message_time_ns
+from robopos.logs.report import LogReport, TopicReport
 from robopos.logs.schemas import schema_text
 from robopos.logs.source import iter_messages
 from robopos.logs.write import write_log
@@ -13,9 +15,12 @@ __all__ = [
     "Decoder",
     "Log",
     "LogMessage",
+    "LogReport",
     "RawMessage",
     "Stream",
     "StreamSpec",
+    "TopicReport",
+    "inspect_log",
     "iter_messages",
     "message_time_ns",
     "read_log",

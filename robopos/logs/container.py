@@ -257,6 +257,9 @@ class Container:
             known = all(c in self.channels and self._schema_known(c) for c in self.channels_of(block))
             if not known:
                 self._scan(block)
+        for channel, count in self.counts().items():
+            if channel not in self.channels:
+                self.losses.append(f"{self.path}: {count} messages name channel {channel}, which no record declares")
 
     def _schema_known(self, channel: int) -> bool:
         schema = self.channels[channel].schema_id

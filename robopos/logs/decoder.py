@@ -36,6 +36,8 @@ class Decoder:
         fields: field paths, see `robopos.logs.StreamSpec`.
         encoding: "cdr" (ROS 2) or "ros1".
 
+    `layouts` counts the layouts met so far.
+
     Raises:
         LogError: the schema is empty or broken, a field is not in the type, the encoding is unknown.
     """
@@ -54,6 +56,7 @@ class Decoder:
         self._static = [static_names(self._message, path) for path in self.fields]
         self._names = None if None in self._static else self.expand(())
         self._templates: list[Template] = []
+        self.layouts = 0
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -126,6 +129,7 @@ class Decoder:
             found = compile_template(self._message, self.fields, (), data, self.ros1).found
             self._names = self.expand(found)
         template = compile_template(self._message, self.fields, self._names, data, self.ros1)
+        self.layouts += 1
         # A new list, so that threads that read the old one are not disturbed.
         self._templates = [template, *kept[: _KEPT - 1]]
         return template

@@ -1,0 +1,95 @@
+"""What a log holds and how good its clocks are.
+
+One line a topic: messages, rate, steps between stamps, gaps, missing messages (by the median step), stamps that
+repeat, go back or are zero, header stamp minus log time and its drift, lateness across topics (what arrival
+order does to header order), layouts of the bytes, share of NaN. Images, clouds and texts are listed only.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from robopos.logs.report import LogReport, TopicReport
+
+HELP = "what a log holds, and how good its clocks are"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument("log", nargs="+", help="an MCAP file, a folder or a pattern; several are one log")
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    parser.add_argument("--plot", metavar="PNG", help="draw steps, clock offsets and lateness over time")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Print the report."""
+    from robopos.logs.audit import audit, report_of
+
+    audited = audit(args.log)
+    report = report_of(*audited)
+    if args.json:
+        import json
+
+        print(json.dumps(report.to_dict(), indent=2))
+    else:
+        _print(report)
+    if args.plot:
+        from robopos.logs.plot import plot_audit
+
+        plot_audit(audited[1], args.plot)
+        if not args.json:
+            print(f"plot: {args.plot}")
+
+
+def _print(report: LogReport) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=200)
+    names = ", ".join(report.paths)
+    console.print(
+        Text(f"{names}: {report.messages} messages in {report.duration_s:.3f} s, {report.bytes / 1e6:.2f} MB")
+    )
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("topic", overflow="fold")
+    table.add_column("type", overflow="fold")
+    for title in ("count", "fields", "Hz", "step ms\np50/p99/max", "jitter\nms", "gaps\n(longest s)", "missing"):
+        table.add_column(title, justify="right")
+    for title in ("same/back/\nzero", "header−log ms\n(drift ppm)", "late %\n(max s)", "layouts", "NaN %"):
+        table.add_column(title, justify="right")
+    for topic in report.topics:
+        table.add_row(*(Text(cell) for cell in _cells(topic)))
+    console.print(table)
+    for topic in report.topics:
+        if topic.note or topic.undecoded:
+            words = [topic.note] if topic.note else []
+            words += [f"{topic.undecoded} messages do not fit the schema"] if topic.undecoded else []
+            console.print(Text(f"{topic.topic}: {'; '.join(words)}"))
+    for text in report.damage:
+        console.print(Text(f"damage: {text}"))
+
+
+def _cells(topic: TopicReport) -> list[str]:
+    steps, offset = topic.steps, topic.header_offset
+    return [
+        topic.topic,
+        topic.type or "-",
+        str(topic.count),
+        str(topic.fields) if topic.fields else "-",
+        f"{topic.rate_hz:.2f}" if topic.rate_hz is not None else "-",
+        f"{steps.p50_ms:.2f}/{steps.p99_ms:.2f}/{steps.max_ms:.1f}" if steps else "-",
+        f"{steps.jitter_ms:.2f}" if steps else "-",
+        f"{topic.gaps} ({topic.longest_gap_s:.2f})" if topic.gaps else "0",
+        "-" if topic.drops is None else str(topic.drops),
+        f"{topic.duplicates}/{topic.backward}/{topic.zero_stamps}",
+        f"{offset.p50_ms:.2f} ({offset.drift_ppm:+.1f})" if offset else "-",
+        f"{100 * topic.late_share:.1f} ({topic.latest_s:.3f})" if topic.late_share is not None else "-",
+        str(topic.layouts) if topic.layouts else "-",
+        f"{100 * topic.nan_share:.1f}" if topic.nan_share is not None else "-",
+    ]

@@ -1,0 +1,219 @@
+"""`inspect_log`: every topic of a log, its clocks and its layouts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from robopos.errors import LogError
+from robopos.logs.columns import Columns, Ints, decode_block, read_heads
+from robopos.logs.decoder import Decoder
+from robopos.logs.fields import numeric_paths
+from robopos.logs.log import Floats
+from robopos.logs.paths import PathLike
+from robopos.logs.report import LogReport, TopicReport, lateness, offset_of, steps_of
+from robopos.logs.schema import MessageType, parse_schema
+from robopos.logs.source import Part, Source, schema_of
+from robopos.logs.template import has_header
+
+
+@dataclass
+class Audit:
+    """One topic while it is audited; the times are int64 (n,) in arrival order once it is whole."""
+
+    topic: str
+    type: str
+    encoding: str
+    decoder: Decoder | None
+    fields: int
+    note: str
+    channels: int = 0
+    stamp: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    log: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    publish: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    order: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    numbers: int = 0
+    nans: int = 0
+    undecoded: int = 0
+    parts: list[Columns] = field(default_factory=list)
+
+    @property
+    def has_header(self) -> bool:
+        """Whether its stamps are there."""
+        return self.decoder is not None and self.decoder.has_header
+
+    @property
+    def time(self) -> Ints:
+        """Header stamps where they are there and not zero, else log times."""
+        return np.where(self.stamp != 0, self.stamp, self.log) if self.has_header else self.log
+
+
+def inspect_log(paths: PathLike | Iterable[PathLike]) -> LogReport:
+    """Inspect a log: per topic its count, rate, jitter, gaps, offsets between clocks, lateness and layouts.
+
+    Images, point clouds and texts are listed with their clocks, their contents are not decoded. Damage does not
+    stop the inspection: it stands in the report.
+
+    Args:
+        paths: an MCAP file, a folder, a pattern, or a list of them, read as one log.
+
+    Raises:
+        LogError: a file that is not there or is no MCAP file.
+    """
+    return report_of(*audit(paths))
+
+
+def audit(paths: PathLike | Iterable[PathLike]) -> tuple[Source, list[Audit], list[str]]:
+    """The audits of all topics by name, with what is damaged."""
+    source = Source(paths)
+    damage = [text for container in source.containers for text in container.losses + container.damages]
+    audits: dict[str, Audit] = {}
+    of_channel: dict[tuple[int, int], Audit] = {}
+    for container in source.containers:
+        for channel in container.channels.values():
+            name, text = schema_of(container, channel)
+            if channel.topic not in audits:
+                audits[channel.topic] = _open(channel.topic, name, text, channel.encoding)
+            audits[channel.topic].channels += 1
+            of_channel[id(container), channel.id] = audits[channel.topic]
+    for part in source.parts:
+        try:
+            opened = part.open()
+        except LogError as error:
+            damage.append(str(error))
+            continue
+        for number in part.container.channels_of(part.block):
+            one = of_channel.get((id(part.container), number))
+            if one is not None:
+                try:
+                    _read(one, part, opened, number)
+                except LogError as error:
+                    damage.append(f"{part.container.path}: chunk at byte {part.block.start}: {error}")
+    for one in audits.values():
+        _close(one)
+    return source, [audits[topic] for topic in sorted(audits)], list(dict.fromkeys(damage))
+
+
+def _open(topic: str, type: str, text: str, encoding: str) -> Audit:
+    if not type:
+        return Audit(topic, type, encoding, None, 0, "no schema")
+    try:
+        message = parse_schema(type, text, "ros1msg" if encoding == "ros1" else "ros2msg")
+        paths = _readable(message)
+        decoder = Decoder(type, text, paths, encoding)
+    except LogError as error:
+        return Audit(topic, type, encoding, None, 0, str(error))
+    if not paths and not has_header(message):
+        return Audit(topic, type, encoding, None, 0, "no numeric field of its own")
+    return Audit(topic, type, encoding, decoder, 0, "" if paths else "only listed")
+
+
+def _readable(message: MessageType) -> list[str]:
+    """The numeric paths worth decoding: none of an image, a cloud, or a list of structures."""
+    if any(item.array == "sequence" and item.primitive in ("uint8", "byte", "int8", "char") for item in message.fields):
+        return []
+    stamps = ("header.stamp.sec", "header.stamp.nanosec", "header.seq")
+    return [path for path in numeric_paths(message) if "[]" not in path and path not in stamps]
+
+
+def _read(one: Audit, part: Part, opened: memoryview, number: int) -> None:
+    offsets = part.container.offsets(part.block, number)
+    block = part.block._replace(number=part.number)
+    decoder = one.decoder
+    columns = Columns.empty(len(offsets), 0)
+    columns.stamp[:] = 0
+    if decoder is None:
+        read_heads(opened, offsets, number, columns)
+        columns.order = (block.number << 40) + offsets
+    else:
+        if not decoder.named:
+            _name(decoder, opened, offsets)
+        columns = Columns.empty(len(offsets), len(decoder.names) if decoder.named else 0)
+        tally = decode_block(decoder, opened, block, offsets, number, columns, 0)
+        one.undecoded += tally.broken
+        values = columns.values[columns.kept]
+        one.numbers += values.size
+        one.nans += int(np.isnan(values).sum())
+        columns.stamp[~columns.kept] = 0
+    columns.values = np.empty((0, 0))
+    one.parts.append(columns)
+
+
+def _name(decoder: Decoder, opened: memoryview, offsets: Ints) -> None:
+    for at in offsets.tolist():
+        try:
+            length = int.from_bytes(opened[at + 1 : at + 9], "little")
+            decoder.template(opened[at + 31 : at + 9 + length])
+            return
+        except LogError:
+            continue
+
+
+def _close(one: Audit) -> None:
+    if one.parts:
+        log = np.concatenate([part.log for part in one.parts])
+        order = np.concatenate([part.order for part in one.parts])
+        arrival = np.lexsort((order, log))
+        one.log, one.order = log[arrival], order[arrival]
+        one.stamp = np.concatenate([part.stamp for part in one.parts])[arrival]
+        one.publish = np.concatenate([part.publish for part in one.parts])[arrival]
+        one.parts = []
+    if one.decoder is not None and one.decoder.named:
+        one.fields = len(one.decoder.names)
+
+
+def late_of(audits: list[Audit]) -> dict[str, Floats]:
+    """Lateness in s of every message with a header stamp, by topic."""
+    with_stamps = [one for one in audits if one.has_header and len(one.log)]
+    late = lateness([one.time for one in with_stamps], [one.log for one in with_stamps], [o.order for o in with_stamps])
+    return {one.topic: values for one, values in zip(with_stamps, late, strict=True)}
+
+
+def report_of(source: Source, audits: list[Audit], damage: list[str]) -> LogReport:
+    """The figures of the audits."""
+    late = late_of(audits)
+    ends = [(int(one.log[0]), int(one.log[-1])) for one in audits if len(one.log)]
+    return LogReport(
+        paths=tuple(str(path) for path in source.paths),
+        bytes=sum(len(container.data) for container in source.containers),
+        messages=sum(len(one.log) for one in audits),
+        start_ns=min((start for start, _ in ends), default=None),
+        end_ns=max((end for _, end in ends), default=None),
+        topics=tuple(_topic(one, late.get(one.topic)) for one in audits),
+        damage=tuple(damage),
+    )
+
+
+def _topic(one: Audit, late: Floats | None) -> TopicReport:
+    time = one.time
+    steps, gaps, longest, drops = steps_of(time)
+    span = int(time.max() - time.min()) if len(time) else 0
+    deltas = np.diff(time)
+    stamped = one.stamp != 0
+    return TopicReport(
+        topic=one.topic,
+        type=one.type,
+        encoding=one.encoding,
+        channels=one.channels,
+        count=len(one.log),
+        fields=one.fields,
+        clock="header" if one.has_header else "log",
+        rate_hz=(len(time) - 1) / (span / 1e9) if span > 0 else None,
+        steps=steps,
+        gaps=gaps,
+        longest_gap_s=longest,
+        drops=drops,
+        duplicates=int(np.count_nonzero(deltas == 0)),
+        backward=int(np.count_nonzero(deltas < 0)),
+        zero_stamps=int(np.count_nonzero(~stamped)) - one.undecoded if one.has_header else 0,
+        header_offset=offset_of(one.stamp[stamped], one.log[stamped]) if one.has_header else None,
+        publish_offset=offset_of(one.publish, one.log),
+        late_share=None if late is None else float(np.count_nonzero(late)) / len(late),
+        latest_s=None if late is None else float(late.max()),
+        layouts=0 if one.decoder is None else one.decoder.layouts,
+        nan_share=one.nans / one.numbers if one.numbers else None,
+        undecoded=one.undecoded,
+        note=one.note,
+    )
