@@ -13,7 +13,7 @@ TOP = os.path.normpath(os.path.join(HERE, "..", "..", ".."))
 
 
 def shared_files(folder: str, pattern: str) -> list[str]:
-    """Files of a top-level folder, as paths relative to here; a line on stderr when the package stands alone."""
+    """Files of a top-level folder, relative to here; a line on stderr when the package stands alone."""
     found = sorted(glob.glob(os.path.join(TOP, folder, pattern)))
     if not found:
         print(f"{PACKAGE}: no {folder}/{pattern} in {TOP}; the share goes without them", file=sys.stderr)
@@ -26,6 +26,7 @@ setup(
     description="ROS 2 node around robopos: live predictions from a model bundle",
     license="Apache-2.0",
     packages=find_packages(exclude=["test"]),
+    package_data={PACKAGE: ["loopback.xml"]},
     python_requires=">=3.10",
     # robopos and rclpy are found in the environment: rclpy comes from ROS 2, not always from a registry.
     install_requires=["setuptools"],

@@ -1,0 +1,38 @@
+"""`python -m robopos_ros --ros-args -p bundle:=FOLDER` runs the node `predictor`."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main(args: list[str] | None = None) -> int:
+    """Run the node until SIGINT or SIGTERM; 0 then."""
+    try:
+        import rclpy
+        from rclpy.lifecycle import TransitionCallbackReturn
+        from rclpy.signals import SignalHandlerOptions
+    except ImportError as error:
+        print(
+            f"robopos_ros: ROS 2 for Python is missing ({error}): "
+            "install robopos[ros], or source the set-up of a ROS 2 installation",
+            file=sys.stderr,
+        )
+        return 1
+    from robopos_ros.node import Predictor
+    from robopos_ros.spin import spin, stop_on_signals
+
+    stop = stop_on_signals()
+    rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
+    node = Predictor()
+    try:
+        if node.settings.autostart and node.trigger_configure() == TransitionCallbackReturn.SUCCESS:
+            node.trigger_activate()
+        spin(node, stop)
+    finally:
+        node.destroy_node()
+        rclpy.try_shutdown()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

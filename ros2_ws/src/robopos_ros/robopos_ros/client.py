@@ -1,0 +1,145 @@
+"""The other side of the node: publishes its inputs, hears its predictions and diagnostics, asks for transitions."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import rclpy
+from diagnostic_msgs.msg import DiagnosticArray
+from lifecycle_msgs.msg import Transition
+from lifecycle_msgs.srv import ChangeState, GetState
+from rclpy.context import Context
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.qos import QoSProfile
+from trajectory_msgs.msg import JointTrajectory
+
+from robopos.errors import ServingError
+from robopos_ros.inputs import message_class
+from robopos_ros.process import private_environment
+
+TRANSITIONS = {
+    "configure": Transition.TRANSITION_CONFIGURE,
+    "activate": Transition.TRANSITION_ACTIVATE,
+    "deactivate": Transition.TRANSITION_DEACTIVATE,
+    "cleanup": Transition.TRANSITION_CLEANUP,
+    "shutdown": Transition.TRANSITION_UNCONFIGURED_SHUTDOWN,
+}
+
+
+class Heard(NamedTuple):
+    """A prediction as it came back."""
+
+    stream: str
+    message: JointTrajectory
+    heard_s: float  # time.perf_counter()
+
+
+class Client:
+    """Speaks to one node `predictor` in a domain of its own; to be used as a context manager.
+
+    Args:
+        inputs: type name of each topic to publish on.
+        streams: streams whose predictions are heard.
+        domain_id: the node's.
+    """
+
+    def __init__(self, inputs: Mapping[str, str], streams: list[str], domain_id: int) -> None:
+        os.environ.update(private_environment(domain_id))
+        self._context = Context()
+        rclpy.init(args=[], context=self._context, domain_id=domain_id)
+        self._node = rclpy.create_node("robopos_client", context=self._context)
+        self._executor = SingleThreadedExecutor(context=self._context)
+        self._executor.add_node(self._node)
+        qos = QoSProfile(depth=1000)  # reliable, keep last
+        self._publishers = {
+            topic: self._node.create_publisher(message_class(kind), f"/{topic}", qos) for topic, kind in inputs.items()
+        }
+        self.predictions: list[Heard] = []
+        self._prediction_topics = [f"/predictor/prediction/{stream}" for stream in streams]
+        for stream, topic in zip(streams, self._prediction_topics, strict=True):
+            self._node.create_subscription(JointTrajectory, topic, self._keeper(stream), qos)
+        self.diagnostics: DiagnosticArray | None = None  # the newest
+        self._node.create_subscription(DiagnosticArray, "/diagnostics", self._keep_diagnostics, 10)
+        self._change = self._node.create_client(ChangeState, "/predictor/change_state")
+        self._get = self._node.create_client(GetState, "/predictor/get_state")
+
+    def _keeper(self, stream: str) -> Callable[[JointTrajectory], None]:
+        def keep(message: JointTrajectory) -> None:
+            self.predictions.append(Heard(stream, message, time.perf_counter()))
+
+        return keep
+
+    def _keep_diagnostics(self, message: DiagnosticArray) -> None:
+        self.diagnostics = message
+
+    def publish(self, topic: str, data: bytes) -> None:
+        """Send serialized bytes as they are."""
+        self._publishers[topic].publish(data)
+
+    def spin_until(self, done: Callable[[], bool], timeout_s: float) -> bool:
+        """Serve until `done` or the time is over; whether it is done."""
+        end_s = time.monotonic() + timeout_s
+        while not done():
+            left_s = end_s - time.monotonic()
+            if left_s <= 0:
+                return False
+            self._executor.spin_once(timeout_sec=min(left_s, 0.1))
+        return True
+
+    def spin_for(self, duration_s: float) -> None:
+        """Serve for a while."""
+        self.spin_until(lambda: False, duration_s)
+
+    def hear(self, count: int, timeout_s: float) -> bool:
+        """Serve until so many predictions are there; whether they came in time."""
+        return self.spin_until(lambda: len(self.predictions) >= count, timeout_s)
+
+    def state(self, timeout_s: float = 20.0) -> str:
+        """The node's lifecycle state, by its service."""
+        return self._call(self._get, GetState.Request(), timeout_s).current_state.label
+
+    def change(self, transition: str, timeout_s: float = 60.0) -> bool:
+        """Ask for a transition; whether it succeeded."""
+        request = ChangeState.Request(transition=Transition(id=TRANSITIONS[transition]))
+        return self._call(self._change, request, timeout_s).success
+
+    def wait_connected(self, timeout_s: float = 60.0) -> None:
+        """Wait until the active node hears every topic and is heard.
+
+        Raises:
+            ServingError: it did not come to that in time.
+        """
+
+        def connected() -> bool:
+            heard = all(publisher.get_subscription_count() > 0 for publisher in self._publishers.values())
+            return heard and all(self._node.count_publishers(topic) > 0 for topic in self._prediction_topics)
+
+        if not self.spin_until(connected, timeout_s):
+            raise ServingError(f"the node did not subscribe to the inputs within {timeout_s:g} s")
+        self.spin_for(0.3)  # both ends of a connection learn of it one after the other
+
+    def _call(self, client: Any, request: Any, timeout_s: float) -> Any:
+        if not self.spin_until(client.service_is_ready, timeout_s):
+            raise ServingError(f"the node offered no {client.srv_name} within {timeout_s:g} s")
+        future = client.call_async(request)
+        if not self.spin_until(future.done, timeout_s):
+            raise ServingError(f"{client.srv_name} did not answer within {timeout_s:g} s")
+        return future.result()
+
+    def close(self) -> None:
+        """Leave the domain."""
+        self._executor.shutdown()
+        self._node.destroy_node()
+        rclpy.try_shutdown(context=self._context)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
