@@ -1,7 +1,7 @@
 """The plug-in contract: what a position scheme is, in three kinds.
 
 An `AdditiveEncoding` is added to the tokens; a `Rotation` turns queries and keys; a `ScoreBias` is added
-to the attention scores. A new scheme is one file with one such class and one line in `schemes.py`.
+to the attention scores. A new scheme is one file with one such class and one line in `build.py`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,15 @@ import torch
 from torch import Tensor, nn
 
 from robopos.errors import PositionError
-from robopos.positions.positions import Positions, integers, nanoseconds
+from robopos.positions.positions import NS_PER_S, Positions, integers, nanoseconds
 
 Clock = Literal["index", "time"]
 Options = dict[Clock, tuple[str, ...]]
+
+
+def clock_of(clock: Clock | None, *time_options: object) -> Clock:
+    """The clock asked for; without one, `time` if an option that only time has was given, else `index`."""
+    return clock or ("time" if any(option is not None for option in time_options) else "index")
 
 
 class Part(nn.Module):
@@ -32,6 +37,11 @@ class Part(nn.Module):
         self.clock: Clock = clock
         # Integer buffers do not follow `module.to(dtype)`: this empty one does, and says what was asked for.
         self.register_buffer("like", torch.empty(0), persistent=False)
+
+    @property
+    def unit(self) -> float:
+        """Tokens or seconds in one tick."""
+        return 1.0 if self.clock == "index" else 1.0 / NS_PER_S
 
     @property
     def angle_dtype(self) -> torch.dtype:
@@ -112,20 +122,42 @@ class Rotation(Part):
 
 
 class BiasTerm(Protocol):
-    """What one bias contributes to one attention: tensors only, so that it travels in the plan."""
+    """What one bias contributes to one attention: a pytree of tensors, which travels in the plan."""
 
-    def scores(self, rows: slice) -> Tensor:
-        """(..., heads, rows, Nk): the dense formula for a block of queries."""
+    def scores(self, rows: slice, end: int | None) -> Tensor:
+        """(..., heads, rows, end): the dense formula for a block of queries and the first keys."""
         ...
 
-    def folded(self) -> Tensor | None:
-        """(..., heads, Nk) key terms to which the formula reduces under softmax, or None."""
+    def folded(self, valid: Tensor | None) -> Tensor | None:
+        """(..., heads, Nk): terms of the keys to which the formula reduces under softmax, or None."""
         ...
 
 
 class ScoreBias(Part):
     """A number a head, a query and a key, added to the scaled scores before softmax."""
 
-    def term(self, queries: Positions, keys: Positions) -> BiasTerm:
-        """The bias between these queries and keys."""
+    def __init__(self, heads: int, clock: Clock) -> None:
+        super().__init__(clock)
+        if heads < 1:
+            raise PositionError(f"heads is {heads}; it must be at least 1")
+        self.heads = heads
+
+    def forward(self, query_positions: Positions | Tensor, key_positions: Positions | Tensor) -> Tensor:
+        """The same as `scores`."""
+        return self.scores(query_positions, key_positions)
+
+    def scores(self, query_positions: Positions | Tensor, key_positions: Positions | Tensor) -> Tensor:
+        """The dense formula, (..., heads, N, M), which the fast paths are tested against.
+
+        Args:
+            query_positions: `Positions`, or int64 (..., N) token numbers or nanoseconds, as the clock is.
+            key_positions: the same, (..., M).
+
+        Raises:
+            PositionError: they lack what the clock needs, or are not integers.
+        """
+        return self.term(self.ticks(query_positions), self.ticks(key_positions)).scores(slice(None), None)
+
+    def term(self, queries: Tensor, keys: Tensor) -> BiasTerm:
+        """The bias between int64 ticks (..., Nq) and (..., Nk)."""
         raise NotImplementedError

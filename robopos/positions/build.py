@@ -5,16 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 from robopos.errors import PositionError
+from robopos.positions.alibi import AlibiBias
 from robopos.positions.base import AdditiveEncoding, Clock, Part, Rotation
+from robopos.positions.fourier import FourierEncoding
 from robopos.positions.learned import LearnedEncoding
+from robopos.positions.relative import RelativeBias
 from robopos.positions.rotary import RotaryEmbedding
 from robopos.positions.scheme import PositionScheme
 from robopos.positions.sinusoidal import SinusoidalEncoding
+from robopos.positions.time2vec import Time2VecEncoding
 
 SCHEMES: dict[str, type[Part]] = {
     "sinusoidal": SinusoidalEncoding,
     "learned": LearnedEncoding,
+    "fourier": FourierEncoding,
+    "time2vec": Time2VecEncoding,
     "rotary": RotaryEmbedding,
+    "alibi": AlibiBias,
+    "relative": RelativeBias,
 }
 CLOCKS: tuple[Clock, ...] = ("index", "time")
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from robopos.errors import PositionError
-from robopos.positions.base import AdditiveEncoding, Clock, Options
+from robopos.positions.base import AdditiveEncoding, Clock, Options, clock_of
 from robopos.positions.positions import NS_PER_S, Positions
 
 MAX_LENGTH = 1024
@@ -55,9 +55,8 @@ class LearnedEncoding(AdditiveEncoding):
         max_s: float | None = None,
         strict: bool | None = None,
     ) -> None:
-        timed = max_s is not None or strict is not None
-        super().__init__(dim, clock or ("time" if timed else "index"))
-        if self.clock == "index" and timed:
+        super().__init__(dim, clock_of(clock, max_s, strict))
+        if self.clock == "index" and (max_s is not None or strict is not None):
             raise PositionError("max_s and strict belong to the clock 'time'; 'index' takes max_length")
         shortest = 1 if self.clock == "index" else 2
         if max_length < shortest:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from decimal import Decimal, localcontext
 
+import torch
+from torch import Tensor
+
 from robopos.errors import PositionError
 from robopos.positions.base import Clock
 from robopos.positions.phases import DIGITS
@@ -40,6 +43,12 @@ def periods_for(
         MIN_PERIOD_S if min_period_s is None else min_period_s,
         MAX_PERIOD_S if max_period_s is None else max_period_s,
     )
+
+
+def frequencies_of(clock: Clock, periods: list[Decimal]) -> Tensor:
+    """(F,) cycles per token or per second, in the default type."""
+    ticks = 1 if clock == "index" else NS_PER_S
+    return torch.tensor([float(ticks / period) for period in periods], dtype=torch.get_default_dtype())
 
 
 def index_periods(count: int, base: float) -> list[Decimal]:

@@ -32,6 +32,20 @@ def phase(ticks: Tensor, increments: Tensor) -> Tensor:
     return ticks.unsqueeze(-1) * increments
 
 
+def learned_angle(ticks: Tensor, frequency: Tensor, unit: float, dtype: torch.dtype) -> Tensor:
+    """Radians (..., N, F) of int64 (..., N) ticks at learned frequencies (F,), in cycles per `unit`⁻¹ ticks.
+
+    The value is as exact as that of fixed increments: the frequency becomes one. The gradient is that of
+    2π·frequency·elapsed, whose own value, a large float, is never used.
+    """
+    cycles = frequency.detach().double() * unit
+    # Whole cycles per tick are invisible; without them the increment fits. Doubling wraps, float could not.
+    increments = ((cycles - cycles.round()) * (TURN // 2)).round().long() * 2
+    elapsed = (ticks.to(dtype) * unit).unsqueeze(-1)
+    moving = frequency.to(dtype)
+    return angle(phase(ticks, increments), dtype) + (moving - moving.detach()) * elapsed * (2 * math.pi)
+
+
 def angle(phases: Tensor, dtype: torch.dtype) -> Tensor:
     """The phase in radians, [−π, π], in float32 or float64."""
     return phases.to(dtype) * RADIANS

@@ -7,7 +7,8 @@ from typing import NamedTuple
 from torch import Tensor
 
 from robopos.errors import PositionError
-from robopos.positions.attention import attention
+from robopos.positions.attention import attention, biased_attention, folded_attention
+from robopos.positions.base import BiasTerm
 from robopos.positions.rotary import turn
 from robopos.positions.visibility import Visibility
 
@@ -19,6 +20,10 @@ class Plan(NamedTuple):
     """(..., 1, Nq, D / 2, 2): cosine and sine for the new tokens, None without rotary."""
     visible: Visibility
     """Which keys each query sees."""
+    biases: tuple[BiasTerm, ...] = ()
+    """What is added to the scores."""
+    key_terms: Tensor | None = None
+    """(..., heads, Nk): the biases in their folded form, where that is exact."""
 
     def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         """Turn q and k (..., heads, Nq, D) of the new tokens; cached keys were turned when they were new.
@@ -40,4 +45,8 @@ class Plan(NamedTuple):
         Returns:
             (..., heads, Nq, D); padded rows and rows that see no key are 0.
         """
-        return attention(q, k, v, self.visible)
+        if not self.biases:
+            return attention(q, k, v, self.visible)
+        if self.key_terms is not None:
+            return folded_attention(q, k, v, self.visible, self.key_terms)
+        return biased_attention(q, k, v, self.visible, self.biases)

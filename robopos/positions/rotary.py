@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
+from decimal import Decimal
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from robopos.errors import PositionError
-from robopos.positions.base import Clock, Options, Rotation
+from robopos.positions.base import Clock, Options, Rotation, clock_of
 from robopos.positions.periods import periods_for
 from robopos.positions.phases import angle, increments_of, phase
-from robopos.positions.positions import Positions
+from robopos.positions.positions import NS_PER_S, Positions
+from robopos.positions.scaling import Scaling, stretch
 
 
 class RotaryEmbedding(Rotation):
@@ -25,15 +28,22 @@ class RotaryEmbedding(Rotation):
         clock: `index` or `time`; `time` when a period is given, else `index`.
         base: on `index`, the ratio that sets the longest period (10000).
         min_period_s, max_period_s: on `time`, seconds (0.02 and 20).
+        scaling: `linear`, `ntk` or `yarn` for windows longer than were trained, see `scaling.stretch`.
+        factor: how many times as long, above 1.
+        original_length, original_s: for `yarn`, the trained window in tokens on `index`, seconds on `time`.
 
     Attributes:
         increments: int64 (dim / 2,), turns·2⁻⁶⁴ per token or per nanosecond; they define the frequencies.
+        temperature: what queries and keys are multiplied by (1 but for `yarn`).
 
     Raises:
         PositionError: an odd width, a range that makes no sense, an option of the other clock.
     """
 
-    OPTIONS: ClassVar[Options] = {"index": ("base",), "time": ("min_period_s", "max_period_s")}
+    OPTIONS: ClassVar[Options] = {
+        "index": ("base", "scaling", "factor", "original_length"),
+        "time": ("min_period_s", "max_period_s", "scaling", "factor", "original_s"),
+    }
     increments: Tensor
 
     def __init__(
@@ -44,18 +54,27 @@ class RotaryEmbedding(Rotation):
         base: float | None = None,
         min_period_s: float | None = None,
         max_period_s: float | None = None,
+        scaling: Scaling | None = None,
+        factor: float | None = None,
+        original_length: int | None = None,
+        original_s: float | None = None,
     ) -> None:
-        timed = min_period_s is not None or max_period_s is not None
-        super().__init__(clock or ("time" if timed else "index"))
+        super().__init__(clock_of(clock, min_period_s, max_period_s, original_s))
         if dim < 2 or dim % 2:
             raise PositionError(f"dim of one head is {dim}; rotary turns pairs of channels: it must be even")
         self.dim = dim
-        self.temperature = 1.0
+        original = _window(self.clock, original_length, original_s)
         periods = periods_for(self.clock, dim // 2, base, min_period_s, max_period_s)
-        self.register_buffer("increments", increments_of(periods))
+        stretched = stretch(periods, scaling, factor, original)
+        self.temperature = stretched.temperature
+        self.register_buffer("increments", increments_of(stretched.periods))
 
     def phases(self, ticks: Tensor) -> Tensor:
         return phase(ticks, self.increments)
+
+    def forward(self, q: Tensor, k: Tensor, positions: Positions | Tensor) -> tuple[Tensor, Tensor]:
+        """The same as `rotate`."""
+        return self.rotate(q, k, positions)
 
     def rotate(self, q: Tensor, k: Tensor, positions: Positions | Tensor) -> tuple[Tensor, Tensor]:
         """Turn q and k (..., heads, N, dim) by their positions: `Positions`, or int64 ticks (..., N)."""
@@ -85,6 +104,22 @@ def turn(x: Tensor, table: Tensor) -> Tensor:
             pairs = pairs.contiguous()
         turned = torch.view_as_real(torch.view_as_complex(pairs) * torch.view_as_complex(table))
     return turned.flatten(-2).to(x.dtype)
+
+
+def _window(clock: Clock, original_length: int | None, original_s: float | None) -> Decimal | None:
+    """The trained window in ticks of the clock."""
+    given, foreign, name = (
+        (original_length, original_s, "original_s")
+        if clock == "index"
+        else (original_s, original_length, "original_length")
+    )
+    if foreign is not None:
+        raise PositionError(f"{name} is for the other clock; this one is {clock!r}")
+    if given is None:
+        return None
+    if not 0 < given < math.inf:
+        raise PositionError(f"the original window is {given}; it must be above 0")
+    return Decimal(str(given)) * (1 if clock == "index" else NS_PER_S)
 
 
 def _is_complex_view(pairs: Tensor) -> bool:

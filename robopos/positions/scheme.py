@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from robopos.positions.base import AdditiveEncoding, Part, Rotation
+from robopos.positions.attention import BLOCK
+from robopos.positions.base import AdditiveEncoding, BiasTerm, Part, Rotation, ScoreBias
 from robopos.positions.plan import Plan
 from robopos.positions.positions import Positions
 from robopos.positions.rotary import rotation_table
@@ -74,7 +75,10 @@ class PositionScheme(nn.Module):
         queries.length()
         if keys is not None:
             keys.length()
-        return Plan(self._rotation(queries), visibility(queries, keys, context, context_s, self._mask_dtype()))
+        visible = visibility(queries, keys, context, context_s, self._mask_dtype())
+        keyed = queries if keys is None else keys
+        biases = self._biases(queries, keyed)
+        return Plan(self._rotation(queries), visible, biases, _folded(biases, queries, keyed))
 
     def rotate(self, q: Tensor, k: Tensor, positions: Positions) -> tuple[Tensor, Tensor]:
         """Turn q and k (..., heads, N, D) by their positions; unchanged without rotary."""
@@ -113,7 +117,24 @@ class PositionScheme(nn.Module):
             temperature *= part.temperature
         return rotation_table(phases, temperature, parts[0].angle_dtype)
 
+    def _biases(self, queries: Positions, keys: Positions) -> tuple[BiasTerm, ...]:
+        parts = [part for part in self.parts.values() if isinstance(part, ScoreBias)]
+        return tuple(part.term(part.ticks(queries), part.ticks(keys)) for part in parts)
+
     def _mask_dtype(self) -> torch.dtype:
         # Attention casts its mask in every layer unless it has the type of the queries already.
         device = self.like.device.type
         return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else self.like.dtype
+
+
+def _folded(biases: tuple[BiasTerm, ...], queries: Positions, keys: Positions) -> Tensor | None:
+    # One block of scores, as in a streaming step, costs less than widened keys and values.
+    if queries.length() <= BLOCK:
+        return None
+    total: Tensor | None = None
+    for bias in biases:
+        terms = bias.folded(keys.valid)
+        if terms is None:
+            return None
+        total = terms if total is None else total + terms
+    return total

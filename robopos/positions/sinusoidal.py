@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from robopos.errors import PositionError
-from robopos.positions.base import AdditiveEncoding, Clock, Options
+from robopos.positions.base import AdditiveEncoding, Clock, Options, clock_of
 from robopos.positions.periods import periods_for
 from robopos.positions.phases import angle, increments_of, phase
 
@@ -44,8 +44,7 @@ class SinusoidalEncoding(AdditiveEncoding):
         min_period_s: float | None = None,
         max_period_s: float | None = None,
     ) -> None:
-        timed = min_period_s is not None or max_period_s is not None
-        super().__init__(dim, clock or ("time" if timed else "index"))
+        super().__init__(dim, clock_of(clock, min_period_s, max_period_s))
         if dim % 2:
             raise PositionError(f"dim is {dim}; sinusoids come in pairs, so it must be even")
         periods = periods_for(self.clock, dim // 2, base, min_period_s, max_period_s)

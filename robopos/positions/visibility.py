@@ -49,15 +49,16 @@ def visibility(
     if unbanded and keys is None and _in_row_order(queries):
         return Visibility(None, None)
 
-    row, column = queries.token_index(), (keys or queries).token_index()
+    keyed = queries if keys is None else keys
+    row, column = queries.token_index(), keyed.token_index()
     # Comparisons broadcast without an (Nq, Nk) array of int64 differences.
     seen = column.unsqueeze(-2) <= row.unsqueeze(-1)
     if context is not None:
         seen = seen & (column.unsqueeze(-2) > (row - context).unsqueeze(-1))
     if context_s is not None:
         oldest = queries.stamps_ns() - round(context_s * NS_PER_S)
-        seen = seen & ((keys or queries).stamps_ns().unsqueeze(-2) >= oldest.unsqueeze(-1))
-    valid = (keys or queries).valid
+        seen = seen & (keyed.stamps_ns().unsqueeze(-2) >= oldest.unsqueeze(-1))
+    valid = keyed.valid
     if valid is not None:
         seen = seen & valid.unsqueeze(-2)
 
