@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from robopos.errors import LogError
-from robopos.logs.columns import Columns, Ints, decode_block, read_heads
+from robopos.logs.columns import Columns, decode_block, decode_times
 from robopos.logs.decoder import Decoder
 from robopos.logs.fields import numeric_paths
+from robopos.logs.gather import Ints
 from robopos.logs.log import Floats
 from robopos.logs.paths import PathLike
 from robopos.logs.report import LogReport, TopicReport, lateness, offset_of, steps_of
@@ -125,7 +126,7 @@ def _read(one: Audit, part: Part, opened: memoryview, number: int) -> None:
     columns = Columns.empty(len(offsets), 0)
     columns.stamp[:] = 0
     if decoder is None:
-        read_heads(opened, offsets, number, columns)
+        decode_times(opened, offsets, number, columns)
         columns.order = (block.number << 40) + offsets
     else:
         if not decoder.named:

@@ -113,7 +113,7 @@ class Decoder:
         if template.frame is not None:
             offset, length = template.frame
             frame = bytes(data[offset : offset + length]).decode("utf-8", "replace")
-        return Decoded(template.row(data, len(self.names)), stamp, frame)
+        return Decoded(template.numbers(data, len(self.names)), stamp, frame)
 
     def template(self, data: bytes | memoryview) -> Template:
         """The layout of one payload, compiled at first sight.

@@ -5,13 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from robopos.errors import LogError
-from robopos.logs.columns import Columns, Ints
+from robopos.logs.columns import Columns
+from robopos.logs.gather import Ints
 from robopos.logs.log import Stream
 from robopos.logs.reading import Reading
 from robopos.logs.units import unit_of
 
 # A header clock further than this from the log clock cannot be mixed with log times.
 MAX_CLOCK_OFFSET_NS = 1_000_000_000
+_SAMPLES = 4096
 
 
 def finish(reading: Reading, clock: str, on_damage: str, warnings: list[str]) -> Stream:
@@ -52,10 +54,16 @@ def finish(reading: Reading, clock: str, on_damage: str, warnings: list[str]) ->
         order=columns.order,
         values=columns.values,
         zero_stamps=zeros,
-        offset_ns=int(np.median(columns.stamp[columns.stamp != 0] - columns.log[columns.stamp != 0]))
-        if decoder.has_header and zeros < len(time)
-        else None,
+        offset_ns=_offset(columns) if decoder.has_header else None,
     )
+
+
+def _offset(columns: Columns) -> int | None:
+    """Median of header stamp minus log time over at most some thousand messages spread over the log."""
+    step = max(1, len(columns.stamp) // _SAMPLES)
+    stamp, log = columns.stamp[::step], columns.log[::step]
+    stamped = stamp != 0
+    return int(np.median((stamp - log)[stamped])) if stamped.any() else None
 
 
 def _arrange(columns: Columns) -> None:
@@ -65,8 +73,8 @@ def _arrange(columns: Columns) -> None:
     if not columns.kept.all():
         rows = np.flatnonzero(columns.kept)
         log, order = log[rows], order[rows]
-    steps = np.diff(log)
-    if (steps < 0).any() or ((steps == 0) & (np.diff(order) < 0)).any():
+    unsorted = (log[1:] < log[:-1]) | ((log[1:] == log[:-1]) & (order[1:] < order[:-1]))
+    if unsorted.any():
         sort = np.lexsort((order, log))
         rows = sort if rows is None else rows[sort]
     if rows is None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,6 @@ class Stream:
         order: int64 (n,), grows with the place in the file across all topics: breaks ties of arrival.
         values: float64 (n, d).
         offset_ns: median of header stamp minus log time, None without header stamps.
-        duplicates: stamps equal to the one before.
-        backward: stamps below the one before.
         zero_stamps: header stamps of zero, for which the log time stands.
     """
 
@@ -49,15 +48,18 @@ class Stream:
     arrival_ns: Ints
     order: Ints
     values: Floats
-    duplicates: int = field(init=False)
-    backward: int = field(init=False)
     zero_stamps: int = 0
     offset_ns: int | None = None
 
-    def __post_init__(self) -> None:
-        steps = np.diff(self.time_ns)
-        object.__setattr__(self, "duplicates", int(np.count_nonzero(steps == 0)))
-        object.__setattr__(self, "backward", int(np.count_nonzero(steps < 0)))
+    @cached_property
+    def duplicates(self) -> int:
+        """Stamps equal to the one before."""
+        return int(np.count_nonzero(np.diff(self.time_ns) == 0))
+
+    @cached_property
+    def backward(self) -> int:
+        """Stamps below the one before."""
+        return int(np.count_nonzero(np.diff(self.time_ns) < 0))
 
     def __len__(self) -> int:
         return len(self.time_ns)

@@ -31,6 +31,7 @@ def read_log(
     *,
     clock: Clock = "header",
     on_damage: Literal["error", "skip"] = "error",
+    workers: int | None = None,
 ) -> Log:
     """Read topics of one log into float64 columns.
 
@@ -42,6 +43,7 @@ def read_log(
         on_damage: "error" raises at the first damaged chunk or message; "skip" reads the rest and tells in
             `Log.warnings` how much is missing. A file that is only cut at its end is read up to there either
             way, with a warning.
+        workers: threads that unpack and decode; None takes the number of processors, at most 8.
 
     Returns:
         A `Log`; the rows of each stream stand in arrival order (log time, then file order).
@@ -54,6 +56,8 @@ def read_log(
     check_clock(clock, "read_log")
     if on_damage not in ("error", "skip"):
         raise LogError(f"read_log: on_damage {on_damage!r} is none of error, skip")
+    if workers is not None and workers < 1:
+        raise LogError(f"read_log: workers is {workers}; it must be at least 1")
     if not streams:
         raise LogError("read_log: name at least one stream")
     source = Source(paths)
@@ -63,10 +67,10 @@ def read_log(
             raise LogError(container.damages[0] + " (on_damage='skip' reads the rest)")
         warnings += container.damages
     readings = [Reading(name, spec, source) for name, spec in streams.items()]
-    damages = _decode(readings, on_damage)
+    damages = _decode(readings, on_damage, workers)
     again = [reading for reading in readings if reading.expand_by_names()]
     if again:
-        _decode(again, on_damage)
+        _decode(again, on_damage, workers)
     warnings += damages
     finished = {}
     for reading in readings:
@@ -75,7 +79,7 @@ def read_log(
     return Log(finished, source.paths, tuple(dict.fromkeys(warnings)))
 
 
-def _decode(readings: list[Reading], on_damage: str) -> list[str]:
+def _decode(readings: list[Reading], on_damage: str, workers: int | None) -> list[str]:
     """Decode all blocks of these streams; returns what is damaged."""
     jobs: dict[int, list[_Job]] = {}
     parts: dict[int, Part] = {}
@@ -90,7 +94,7 @@ def _decode(readings: list[Reading], on_damage: str) -> list[str]:
         _first_names(reading)
         reading.columns = Columns.empty(rows, len(reading.decoder.names))
         reading.tallies = []
-    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+    with ThreadPoolExecutor(workers or min(8, os.cpu_count() or 1)) as pool:
         numbers = sorted(jobs)
         results = list(pool.map(lambda number: _run(parts[number], jobs[number]), numbers))
     damages = []

@@ -10,8 +10,9 @@ import numpy as np
 
 from robopos.errors import LogError
 from robopos.logs.chunk import Block, open_block
-from robopos.logs.columns import Columns, Ints, read_heads
+from robopos.logs.columns import Columns, decode_times
 from robopos.logs.container import Channel, Container
+from robopos.logs.gather import Ints
 from robopos.logs.paths import PathLike, log_files
 from robopos.logs.records import RawMessage, topic_key
 
@@ -137,7 +138,7 @@ def _sorted_heads(source: Source, keys: set[str] | None) -> tuple[Ints, Ints, In
             offsets = part.container.offsets(part.block, number)
             heads = Columns.empty(len(offsets), 0)
             try:
-                read_heads(opened, offsets, number, heads)
+                decode_times(opened, offsets, number, heads)
             except LogError as error:
                 raise LogError(f"{part.container.path}: chunk at byte {part.block.start}: {error}") from None
             rows = (np.full(len(offsets), part.number), offsets, np.full(len(offsets), number))

@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from robopos.logs.fields import Place, find
+from robopos.logs.gather import PAYLOAD
 from robopos.logs.schema import MessageType, short_name
-from robopos.logs.wire import walk
+from robopos.logs.wire import Text, walk
 
 
 class Group(NamedTuple):
@@ -28,6 +29,10 @@ class Template(NamedTuple):
     Attributes:
         end, limit: fewest and most bytes of a payload.
         checks: (offset, bytes) that must be equal: structural words and the strings that name elements.
+        quick: words that cover all checks and the strings and padding between them: where they are equal the
+            checks hold; where not, the checks decide.
+        frame_in_quick: whether they cover the frame id.
+        row: dtype of a gathered row, with the fields q0, q1, ... (quick), g0, g1, ... (groups), sec, nanosec.
         groups: where the columns are; a column in none of them is not in these messages.
         missing: numbers of the columns that these messages have not.
         stamp: offset of header.stamp, or None; `order` is its byte order.
@@ -39,6 +44,9 @@ class Template(NamedTuple):
     end: int
     limit: int
     checks: tuple[tuple[int, bytes], ...]
+    quick: tuple[npt.NDArray[np.generic], ...]
+    frame_in_quick: bool
+    row: np.dtype[np.void]
     groups: tuple[Group, ...]
     missing: tuple[int, ...]
     order: str
@@ -53,7 +61,7 @@ class Template(NamedTuple):
             return False
         return all(data[offset : offset + len(want)] == want for offset, want in self.checks)
 
-    def row(self, data: bytes | memoryview, columns: int) -> npt.NDArray[np.float64]:
+    def numbers(self, data: bytes | memoryview, columns: int) -> npt.NDArray[np.float64]:
         """The asked numbers of one payload that fits, float64 (columns,); what is missing is NaN."""
         row = np.full(columns, np.nan) if self.missing else np.empty(columns)
         for group in self.groups:
@@ -100,11 +108,17 @@ def compile_template(
         prefix = message.fields[0].name + "."
         stamp = next(item.offset for item in layout.numbers if item.path == prefix + "stamp.sec")
         frame = next(((t.offset, t.length) for t in layout.texts if t.path == prefix + "frame_id"), None)
+    checks = _checks(data, head + [(word, 4) for word in layout.words] + found.label_texts)
+    spans = _spans([(offset, len(want)) for offset, want in checks], layout.texts, layout.end)
+    groups = _groups(names, places, layout.order)
     return Template(
         end=layout.end,
         limit=layout.end + layout.stray,
-        checks=_checks(data, head + [(word, 4) for word in layout.words] + found.label_texts),
-        groups=_groups(names, places, layout.order),
+        checks=checks,
+        quick=tuple(np.frombuffer(data, f"u{unit}", count, offset) for offset, unit, count in spans),
+        frame_in_quick=frame is not None and any(o <= frame[0] and sum(frame) <= o + u * c for o, u, c in spans),
+        row=_row(spans, groups, stamp, layout.order + ("u4" if ros1 else "i4"), layout.order + "u4", layout.end),
+        groups=groups,
         missing=tuple(number for number, name in enumerate(names) if name not in places),
         order=layout.order,
         stamp=stamp,
@@ -123,6 +137,44 @@ def _checks(data: bytes | memoryview, ranges: list[tuple[int, int]]) -> tuple[tu
         else:
             checks.append([offset, length])
     return tuple((offset, bytes(data[offset : offset + length])) for offset, length in checks)
+
+
+def _spans(checks: list[tuple[int, int]], texts: Sequence[Text], end: int) -> list[tuple[int, int, int]]:
+    """(offset, unit, count) of words that cover the checks, with the strings and the padding between them."""
+    ranges = sorted(checks + [(text.offset, text.length) for text in texts if text.length])
+    spans: list[tuple[int, int]] = []
+    for offset, length in ranges:
+        if spans and offset - spans[-1][1] < 8:
+            spans[-1] = spans[-1][0], max(spans[-1][1], offset + length)
+        else:
+            spans.append((offset, offset + length))
+    words = []
+    for start, stop in spans:
+        stop = min(start + -(-(stop - start) // 4) * 4, end)
+        unit = 4 if start % 4 == 0 and (stop - start) % 4 == 0 else 1
+        words.append((start, unit, (stop - start) // unit))
+    return words
+
+
+def _row(
+    spans: list[tuple[int, int, int]], groups: tuple[Group, ...], stamp: int | None, sec: str, nanosec: str, end: int
+) -> np.dtype[np.void]:
+    fields: dict[str, tuple[object, int]] = {}
+    for number, (offset, unit, count) in enumerate(spans):
+        fields[f"q{number}"] = ((f"u{unit}", (count,)), offset)
+    for number, group in enumerate(groups):
+        fields[f"g{number}"] = ((group.dtype, (group.size,)), group.offset)
+    if stamp is not None:
+        fields |= {"sec": (sec, stamp), "nanosec": (nanosec, stamp + 4)}
+    return np.dtype(
+        {
+            "names": list(fields),
+            "formats": [kind for kind, _ in fields.values()],
+            "offsets": [PAYLOAD + offset for _, offset in fields.values()],
+            # Rows of a multiple of 8 bytes keep every row as aligned as the first.
+            "itemsize": -(-(PAYLOAD + end) // 8) * 8,
+        }
+    )
 
 
 def _groups(names: Sequence[str], places: dict[str, Place], order: str) -> tuple[Group, ...]:
