@@ -47,11 +47,15 @@ def fit(
 
 
 def quiet() -> None:
-    """Lightning's advice on loader workers does not hold here: a window is an index gather."""
+    """Advice of Lightning's that does not hold here: a window is an index gather, and a run may go on in its folder."""
+    warnings.filterwarnings("ignore", ".*LightningCLI's args parameter.*")
+    warnings.filterwarnings("ignore", ".*exists and is not empty.*")
+    warnings.filterwarnings("ignore", ".*isinstance.treespec, LeafSpec.*")
     warnings.filterwarnings("ignore", ".*does not have many workers.*")
     warnings.filterwarnings("ignore", ".*GPU available but not used.*")
     warnings.filterwarnings("ignore", ".*number of training batches.*smaller than the logging interval.*")
-    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
+    for name in ("lightning.pytorch", "lightning.fabric"):
+        logging.getLogger(name).setLevel(logging.WARNING)
 
 
 class StepProgress(Callback):

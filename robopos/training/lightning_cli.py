@@ -96,7 +96,10 @@ class TrainingRun:
             self._resume = str(self.out / "checkpoints" / "last.ckpt")
         if self._resume is not None and not Path(self._resume).is_file():
             raise ConfigError(f"ckpt_path: {self._resume} is not there")
-        self._cli.datamodule.setup("fit")
+        data = self._cli.datamodule
+        # A training shorter than an epoch is validated once all the same.
+        data.batches_per_epoch = min(data.batches_per_epoch, self.steps)
+        data.setup("fit")
 
     @property
     def steps(self) -> int:
