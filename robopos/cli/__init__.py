@@ -16,14 +16,12 @@ from robopos._version import __version__
 from robopos.errors import RoboposError
 
 # In the order of the road: look at a log, train on it, judge it, serve it.
-COMMANDS = ("inspect", "train", "evaluate", "compare", "replay", "serve", "demo")
+COMMANDS = ("inspect", "train", "evaluate", "compare", "replay", "serve")
 
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser of the whole command."""
-    parser = argparse.ArgumentParser(
-        prog="robopos", description="Sequence models on timestamped robot sensor streams."
-    )
+    parser = argparse.ArgumentParser(prog="robopos", description="Sequence models on timestamped robot sensor streams.")
     parser.add_argument("--version", action="version", version=f"robopos {__version__}")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
