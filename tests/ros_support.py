@@ -56,7 +56,7 @@ def make_bundle(folder: Path, log: Path, *, positions: str = "time-rotary", cloc
         horizons_s=[0.1, 0.25],
         clock=clock,
     )
-    data = read_log(log, log_streams(sequence))
+    data = read_log(log, log_streams(sequence), clock=clock)
     layout = resolve_layout(sequence, data)
     dataset = SequenceDataset.build([data], layout, SplitSettings())
     settings = ModelSettings(positions=positions, context=8, context_s=2.0, window=16, loss="mse")

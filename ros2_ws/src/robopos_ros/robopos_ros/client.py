@@ -12,8 +12,10 @@ import rclpy
 from diagnostic_msgs.msg import DiagnosticArray
 from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState, GetState
+from rcl_interfaces.srv import SetParameters
 from rclpy.context import Context
 from rclpy.executors import SingleThreadedExecutor
+from rclpy.parameter import Parameter
 from rclpy.qos import QoSProfile
 from trajectory_msgs.msg import JointTrajectory
 
@@ -65,6 +67,7 @@ class Client:
         self.diagnostics: DiagnosticArray | None = None  # the newest
         self._node.create_subscription(DiagnosticArray, "/diagnostics", self._keep_diagnostics, 10)
         self._change = self._node.create_client(ChangeState, "/predictor/change_state")
+        self._set = self._node.create_client(SetParameters, "/predictor/set_parameters")
         self._get = self._node.create_client(GetState, "/predictor/get_state")
 
     def _keeper(self, stream: str) -> Callable[[JointTrajectory], None]:
@@ -106,6 +109,12 @@ class Client:
         """Ask for a transition; whether it succeeded."""
         request = ChangeState.Request(transition=Transition(id=TRANSITIONS[transition]))
         return self._call(self._change, request, timeout_s).success
+
+    def set_parameter(self, name: str, value: str | int, timeout_s: float = 20.0) -> str:
+        """Set one of the node's parameters; why it was refused, or nothing."""
+        request = SetParameters.Request(parameters=[Parameter(name, value=value).to_parameter_msg()])
+        result = self._call(self._set, request, timeout_s).results[0]
+        return "" if result.successful else result.reason
 
     def wait_connected(self, timeout_s: float = 60.0) -> None:
         """Wait until the active node hears every topic and is heard.

@@ -48,6 +48,8 @@ def input_status(
     else:
         level, message = OK, "receiving"
     values: dict[str, Any] = {"received": health.received, "refused": health.refused}
+    if health.refused:
+        values["last_refusal"] = health.refusal
     if rate_hz is not None:
         values["rate_hz"] = rate_hz
     if math.isfinite(age_s):

@@ -105,7 +105,13 @@ class Inference:
         """Counts of the node and of the engine, as of the last step."""
         with self._condition:
             waiting = len(self._queue)
-        return asdict(self.counts) | {"queued": waiting} | {f"engine.{k}": v for k, v in self._engine_stats.items()}
+        return {
+            **asdict(self.counts),
+            "queued": waiting,
+            "engine_ms": self.engine_time.percentiles_ms(),
+            "receipt_to_publish_ms": self.receipt_to_publish.percentiles_ms(),
+            "engine": self._engine_stats,
+        }
 
     def _run(self) -> None:
         try:

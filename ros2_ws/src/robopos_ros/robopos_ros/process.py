@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -52,7 +53,8 @@ class NodeProcess:
     def __init__(self, parameters: Mapping[str, Any], domain_id: int) -> None:
         command = [sys.executable, "-m", "robopos_ros", "--ros-args"]
         for name, value in parameters.items():
-            text = str(value).lower() if isinstance(value, bool) else str(value)
+            # ROS reads values as YAML, of which JSON is a part.
+            text = json.dumps(str(value) if isinstance(value, Path) else value)
             command += ["-p", f"{name}:={text}"]
         self._log = tempfile.TemporaryFile("w+", prefix="robopos_ros-")  # noqa: SIM115 (closed in __exit__)
         self._process = subprocess.Popen(

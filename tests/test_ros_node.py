@@ -1,0 +1,308 @@
+"""The node as its own process over real DDS: what it publishes, refuses and survives."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("rclpy", reason="rclpy is not installed: pip install 'robopos[ros]' or source ROS 2")
+pytest.importorskip("robopos_ros", reason="robopos_ros is not installed: pip install --no-deps ros2_ws/src/robopos_ros")
+
+import ros_support
+from robopos_ros import lockstep
+from robopos_ros.client import Client
+from robopos_ros.process import NodeProcess, free_domain, private_environment
+
+from robopos.errors import ServingError
+from robopos.logs import RawMessage, iter_messages
+from robopos.serving import Engine
+
+pytestmark = pytest.mark.ros
+
+INPUTS = {"odometry": "nav_msgs/msg/Odometry", "range": "sensor_msgs/msg/Range"}
+STREAMS = ["base", "beacon"]
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory) -> Path:
+    return ros_support.make_log(tmp_path_factory.mktemp("log") / "robot.mcap", 400)
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory, log) -> Path:
+    return ros_support.make_bundle(tmp_path_factory.mktemp("bundle") / "robot", log)
+
+
+@pytest.fixture(scope="module")
+def messages(log) -> list[RawMessage]:
+    return list(iter_messages(log))
+
+
+@contextmanager
+def running(bundle: Path, **parameters: object) -> Iterator[tuple[NodeProcess, Client]]:
+    """A node and its other side; the node's words are shown when something fails."""
+    domain_id = free_domain()
+    asked = {"bundle": bundle, "device": "cpu", "min_context": 1, "diagnostics_period_s": 0.2} | parameters
+    with NodeProcess(asked, domain_id) as node, Client(INPUTS, STREAMS, domain_id) as client:
+        try:
+            yield node, client
+        finally:
+            print(node.output())
+
+
+def answered(client: Client, messages: list[RawMessage]) -> int:
+    """Publish, each message after the prediction of `base` that answers the one before; how many were answered."""
+    client.predictions.clear()
+    for count, message in enumerate(messages):
+        client.publish(lockstep.topic_of(message), message.data)
+        if not client.spin_until(lambda n=count: heard(client, "base") > n, 10):
+            return count
+    client.spin_for(0.3)  # the other stream's prediction may come after
+    return len(messages)
+
+
+def silent(client: Client, messages: list[RawMessage]) -> bool:
+    """Publish one message after the other; whether nothing came back."""
+    client.predictions.clear()
+    for message in messages:
+        client.publish(lockstep.topic_of(message), message.data)
+        client.spin_for(0.05)
+    client.spin_for(0.3)
+    return client.predictions == []
+
+
+def heard(client: Client, stream: str) -> int:
+    return sum(prediction.stream == stream for prediction in client.predictions)
+
+
+def diagnostics(client: Client) -> dict[str, tuple[int, str, dict[str, str]]]:
+    """The newest report that was not sent before now, by name."""
+    client.diagnostics = None
+    assert client.spin_until(lambda: client.diagnostics is not None, 10), "no diagnostics"
+    return {
+        s.name: (int.from_bytes(s.level, "little"), s.message, {v.key: v.value for v in s.values})
+        for s in client.diagnostics.status
+    }
+
+
+def test_lockstep_300_messages_number_by_number(bundle, log):
+    result = lockstep.run(bundle, log, most=300)
+    assert result.differences == []
+    assert result.messages == 300
+    assert result.predictions == 300
+    assert result.max_difference <= 1e-5
+    assert result.node_exit_code == 0
+    assert set(result.latency_ms) == {"p50", "p95", "p99"}
+
+
+def test_lockstep_sees_another_model(bundle, log, messages, tmp_path):
+    other = ros_support.make_bundle(tmp_path / "other", log, positions="index-rotary")
+    with running(bundle) as (_, client):
+        client.wait_connected()
+        result = lockstep.compare(Engine.load(other, device="cpu"), messages[:12], client, tolerance=1e-5)
+    assert result.max_difference > 1e-3
+    assert any("values differ by" in difference for difference in result.differences)
+    assert not result.agrees
+
+
+def test_lockstep_refuses_clocks_that_a_log_cannot_give(log, tmp_path):
+    bundle = ros_support.make_bundle(tmp_path / "publish", log, clock="publish")
+    with pytest.raises(ServingError, match="stream base takes its time from the publish clock"):
+        lockstep.run(bundle, log, most=10)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_end_it_cleanly_while_messages_come(bundle, messages, number):
+    with running(bundle) as (node, client):
+        client.wait_connected()
+        assert answered(client, messages[:10]) == 10
+        for message in messages[10:60]:
+            client.publish(lockstep.topic_of(message), message.data)
+        started_s = time.monotonic()
+        assert node.stop(number) == 0
+        assert time.monotonic() - started_s < 5
+        assert "Traceback" not in node.output()
+
+
+def test_every_transition_by_service(bundle, messages):
+    with running(bundle, autostart=False) as (node, client):
+        assert client.state() == "unconfigured"
+        assert diagnostics(client)["/predictor"][:2] == (1, "unconfigured")
+        assert client.change("configure")
+        assert client.state() == "inactive"
+        assert silent(client, messages[:5])
+        for _ in range(2):
+            assert client.change("activate")
+            assert client.state() == "active"
+            client.wait_connected()
+            assert answered(client, messages[:8]) == 8
+            first = next(heard.message for heard in client.predictions if heard.stream == "base")
+            assert client.change("deactivate")
+            assert silent(client, messages[8:12])
+        assert client.change("cleanup")
+        assert client.state() == "unconfigured"
+        assert client.change("configure")
+        assert client.change("activate")
+        client.wait_connected()
+        # What was heard before deactivation is forgotten: the same first message gives the same first prediction.
+        assert answered(client, messages[:1]) == 1
+        again = client.predictions[0].message
+        assert [p.positions for p in again.points] == [p.positions for p in first.points]
+        assert client.change("deactivate")
+        assert client.change("cleanup")
+        assert client.change("shutdown")
+        assert client.state() == "finalized"
+        assert node.stop(signal.SIGINT) == 0
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_a_bundle_that_cannot_be_loaded_fails_configure_only(bundle, tmp_path, broken):
+    bad = tmp_path / "bad"
+    if broken:
+        bad.mkdir()
+        (bad / "bundle.yaml").write_bytes((bundle / "bundle.yaml").read_bytes())
+        (bad / "model.safetensors").write_bytes(b"not weights")
+    with running(bad) as (node, client):
+        assert client.state() == "unconfigured"
+        level, said, _ = diagnostics(client)["/predictor"]
+        assert level == 2
+        assert said.startswith("configure failed: ")
+        assert str(bad) in said
+        assert f"[predictor]: {said}" in node.output()
+        assert not client.change("configure")
+        # It lives: given the right bundle, it works.
+        assert client.set_parameter("bundle", str(bundle)) == ""
+        assert client.change("configure")
+        assert client.change("activate")
+        assert client.state() == "active"
+        assert node.stop(signal.SIGINT) == 0
+
+
+def test_garbage_is_counted_named_and_survived(bundle, messages):
+    with running(bundle) as (node, client):
+        client.wait_connected()
+        assert answered(client, messages[:8]) == 8
+        # Not an empty payload: Fast DDS itself then hands over nothing more of that publisher.
+        garbage = [b"\x00", b"\x00\x01\x00\x00", b"\xff" * 40, messages[0].data[:-9]]
+        client.predictions.clear()
+        for data in garbage:
+            client.publish("odometry", data)
+            client.spin_for(0.05)
+        assert client.predictions == []
+        values = diagnostics(client)["/predictor: odometry"][2]
+        assert int(values["refused"]) == len(garbage)
+        assert "nav_msgs/msg/Odometry" in values["last_refusal"]
+        assert "refused 4 bytes on odometry (1 messages so far)" in node.output()
+        client.publish("odometry", garbage[0])
+        level, said, _ = diagnostics(client)["/predictor: odometry"]
+        assert (level, said.partition(",")[0]) == (2, "1 messages refused")
+        assert client.state() == "active"
+        assert answered(client, messages[8:16]) == 8
+        assert diagnostics(client)["/predictor: range"][2]["refused"] == "0"
+        assert node.stop(signal.SIGINT) == 0
+
+
+def test_diagnostics_and_parameters_of_an_active_node(bundle, messages):
+    with running(bundle) as (_, client):
+        client.wait_connected()
+        diagnostics(client)
+        assert diagnostics(client)["/predictor: range"][:2] == (1, "no message yet")
+        assert answered(client, messages[:40]) == 40
+        report = diagnostics(client)
+        level, said, values = report["/predictor"]
+        assert (level, said) == (0, "active")
+        assert values["mode"] == "window"
+        assert values["published"] == values["admitted"] == "40"
+        assert values["engine.predictions"] == "40"
+        assert values["engine.streams.beacon.admitted"] == "10"
+        assert values["engine.resets.activate"] == "1"
+        assert 0 < float(values["engine_ms.p50"]) <= float(values["receipt_to_publish_ms.p99"])
+        level, said, values = report["/predictor: odometry"]
+        assert (level, said, values["received"]) == (0, "receiving", "30")
+        assert float(values["age_s"]) < 5
+        rates_hz = []
+        for message in messages[40:100]:
+            client.publish(lockstep.topic_of(message), message.data)
+            client.diagnostics = None
+            client.spin_for(0.02)
+            if client.diagnostics is not None:
+                (mine,) = [s for s in client.diagnostics.status if s.name == "/predictor: odometry"]
+                rates_hz += [float(pair.value) for pair in mine.values if pair.key == "rate_hz"]
+        assert 5 < max(rates_hz) < 100
+        reason = client.set_parameter("bundle", "elsewhere")
+        assert reason == "bundle: read on configure only; clean up first (the node is active)"
+
+
+def test_nothing_is_published_while_an_input_is_silent(bundle, messages):
+    with running(bundle, max_input_age_s=0.6) as (_, client):
+        client.wait_connected()
+        odometry = [m for m in messages if lockstep.topic_of(m) == "odometry"]
+        assert silent(client, odometry[:3])  # no range yet
+        assert answered(client, messages[3:12]) == 9
+        client.spin_for(0.7)
+        assert silent(client, odometry[9:12])
+        assert int(diagnostics(client)["/predictor"][2]["stale"]) == 6
+        level, said, _ = diagnostics(client)["/predictor: range"]
+        assert (level, said.partition(" for ")[0]) == (1, "silent")
+
+
+def test_context_is_what_evaluation_asked_for_by_default(bundle, messages):
+    history = Engine.load(bundle, device="cpu").bundle.settings.history
+    with running(bundle, min_context=0) as (_, client):
+        client.wait_connected()
+        assert silent(client, messages[:history])
+        assert answered(client, messages[history : history + 3]) == 3
+
+
+def test_min_context_beyond_the_window_is_refused(bundle):
+    with running(bundle, min_context=17) as (_, client):
+        assert client.state() == "unconfigured"
+        said = diagnostics(client)["/predictor"][1]
+        assert "'min_context' is 17, but the model sees 16 messages" in said
+
+
+def test_publish_clock_takes_the_source_stamp(log, messages, tmp_path):
+    bundle = ros_support.make_bundle(tmp_path / "publish", log, clock="publish")
+    with running(bundle, autostart=False) as (node, client):
+        # Configured while it spins: the executor that cannot hand over stamps makes way.
+        assert client.change("configure")
+        assert client.change("activate")
+        client.wait_connected()
+        before_ns = time.time_ns()
+        assert answered(client, messages[:8]) == 8
+        stamps_ns = [lockstep.nanoseconds(h.message.header.stamp) for h in client.predictions if h.stream == "base"]
+        assert before_ns <= stamps_ns[0] < stamps_ns[-1] <= time.time_ns()
+        assert min(np.diff(stamps_ns)) > 0
+        assert node.stop(signal.SIGTERM) == 0
+
+
+def test_robopos_serve_is_the_node(bundle):
+    domain_id = free_domain()
+    command = [sys.executable, "-m", "robopos", "serve", str(bundle), "--device", "cpu", "-p", "qos_depth:=7"]
+    with (
+        subprocess.Popen(command, env=os.environ | private_environment(domain_id), stderr=subprocess.PIPE) as served,
+        Client(INPUTS, STREAMS, domain_id) as client,
+    ):
+        try:
+            client.wait_connected()
+            assert client.state() == "active"
+            served.send_signal(signal.SIGTERM)
+            assert served.wait(20) == 0
+        finally:
+            served.kill()
+
+
+def test_robopos_serve_names_a_missing_bundle(tmp_path):
+    command = [sys.executable, "-m", "robopos", "serve", str(tmp_path / "none")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr == f"robopos serve: {tmp_path / 'none'}: no bundle there (bundle.yaml is missing)\n"
