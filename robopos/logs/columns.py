@@ -136,7 +136,7 @@ class _Gather:
                 left = np.arange(1, len(self.offsets)) if left is None else left[1:]
             if len(left) == 0:
                 return
-        for row in left if left is not None else ():
+        for row in range(len(self.offsets)) if left is None else left:
             template = self._template(int(row))
             if template is not None:
                 self._one(template, int(row))

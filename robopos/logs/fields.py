@@ -117,7 +117,7 @@ def static_names(message: MessageType, path: str) -> tuple[str, ...] | None:
                 continue
             bracket = parts[0][len(field.name) :] if parts else ""
             full = prefix + field.name
-            if field.array == "sequence" and not (bracket and field.message is None):
+            if field.array == "sequence" and not bracket:
                 if not _numeric(field):
                     continue
                 return False

@@ -115,7 +115,7 @@ def compile_template(
         end=layout.end,
         limit=layout.end + layout.stray,
         checks=checks,
-        quick=tuple(np.frombuffer(data, f"u{unit}", count, offset) for offset, unit, count in spans),
+        quick=tuple(np.frombuffer(data, f"u{unit}", count, offset).copy() for offset, unit, count in spans),
         frame_in_quick=frame is not None and any(o <= frame[0] and sum(frame) <= o + u * c for o, u, c in spans),
         row=_row(spans, groups, stamp, layout.order + ("u4" if ros1 else "i4"), layout.order + "u4", layout.end),
         groups=groups,
