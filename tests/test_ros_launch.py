@@ -1,0 +1,125 @@
+"""Launch file, parameter file and package: they name what is there, and the build carries them along."""
+
+from __future__ import annotations
+
+import ast
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+LAUNCH = ROOT / "launch" / "predict.launch.py"
+CONFIG = ROOT / "configs" / "ros" / "predictor.yaml"
+PACKAGE = ROOT / "ros2_ws" / "src" / "robopos_ros"
+
+pytestmark = pytest.mark.ros
+
+
+def calls(name: str) -> list[ast.Call]:
+    """All calls of a function in the launch file."""
+    tree = ast.parse(LAUNCH.read_text())
+    return [n for n in ast.walk(tree) if isinstance(n, ast.Call) and getattr(n.func, "id", "") == name]
+
+
+def keyword(call: ast.Call, name: str) -> ast.expr:
+    return next(k.value for k in call.keywords if k.arg == name)
+
+
+def launch_parameters() -> dict[str, str]:
+    """Parameters that the launch file sets, each with the argument it takes."""
+    (node,) = calls("LifecycleNode")
+    (mapping,) = [n for n in ast.walk(keyword(node, "parameters")) if isinstance(n, ast.Dict)]
+    return {key.value: value.args[0].args[0].value for key, value in zip(mapping.keys, mapping.values, strict=True)}
+
+
+def test_arguments_are_declared_and_used():
+    declared = [call.args[0].value for call in calls("DeclareLaunchArgument")]
+    assert sorted(declared) == ["autostart", "bundle", "device", "log_level", "namespace", "params_file"]
+    assert {call.args[0].value for call in calls("LaunchConfiguration")} == set(declared)
+    for call in calls("DeclareLaunchArgument"):
+        assert keyword(call, "description").value
+
+
+def test_launch_and_parameter_file_set_every_parameter_of_the_node_once():
+    pytest.importorskip("rclpy", reason="rclpy is not installed: the node's parameters cannot be read")
+    from robopos_ros.parameters import PARAMETERS
+
+    in_launch = launch_parameters()
+    assert all(name == argument for name, argument in in_launch.items())
+    in_file = yaml.safe_load(CONFIG.read_text())["/**"]["ros__parameters"]
+    assert sorted([*in_launch, *in_file]) == sorted(PARAMETERS)
+    for name, value in in_file.items():
+        # The file shows the defaults, with their types: ROS refuses an integer for a float.
+        assert (type(value), value) == (type(PARAMETERS[name].default), PARAMETERS[name].default), name
+
+
+def test_the_node_takes_the_parameter_file():
+    pytest.importorskip("rclpy", reason="rclpy is not installed")
+    from robopos_ros.process import free_domain, private_environment
+
+    code = (
+        "import rclpy; from robopos_ros.node import Predictor\n"
+        "rclpy.init(); node = Predictor(); print(node.settings); node.destroy_node(); rclpy.try_shutdown()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "--ros-args", "--params-file", str(CONFIG), "-p", "qos_depth:=7"],
+        env=os.environ | private_environment(free_domain()),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "qos_depth=7, min_context=0, max_input_age_s=0.0" in done.stdout
+
+
+def test_the_launch_file_runs_where_launch_is():
+    pytest.importorskip("launch_ros", reason="launch_ros is not installed: it comes with a ROS 2 installation only")
+    import importlib.util
+
+    spec = importlib.util.spec_from_file_location("predict_launch", LAUNCH)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert len(module.generate_launch_description().entities) == 7
+
+
+def build_wheel(package: Path, out: Path) -> tuple[list[str], str]:
+    """Names in the wheel, and what the build said."""
+    command = [sys.executable, "-m", "pip", "wheel", "-v", "--no-deps", "--no-build-isolation", "-w", str(out)]
+    done = subprocess.run([*command, str(package)], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    (wheel,) = out.glob("*.whl")
+    return zipfile.ZipFile(wheel).namelist(), done.stdout + done.stderr
+
+
+def copy_package(to: Path) -> Path:
+    ignored = shutil.ignore_patterns("*.egg-info", "build", "__pycache__")
+    return Path(shutil.copytree(PACKAGE, to, ignore=ignored))
+
+
+def test_the_build_carries_launch_and_parameter_file(tmp_path):
+    package = copy_package(tmp_path / "repository" / "ros2_ws" / "src" / "robopos_ros")
+    shutil.copytree(LAUNCH.parent, tmp_path / "repository" / "launch")
+    shutil.copytree(CONFIG.parent, tmp_path / "repository" / "configs" / "ros")
+    names, _ = build_wheel(package, tmp_path / "out")
+    share = [name.partition(".data/data/")[2] for name in names if ".data/data/share" in name]
+    assert sorted(share) == [
+        "share/ament_index/resource_index/packages/robopos_ros",
+        "share/robopos_ros/config/predictor.yaml",
+        "share/robopos_ros/launch/predict.launch.py",
+        "share/robopos_ros/package.xml",
+    ]
+    assert "robopos_ros/loopback.xml" in names
+
+
+def test_the_package_builds_alone_and_says_what_it_lacks(tmp_path):
+    names, said = build_wheel(copy_package(tmp_path / "robopos_ros"), tmp_path / "out")
+    assert "robopos_ros/node.py" in names
+    assert not any("launch" in name for name in names)
+    assert "no launch/*.launch.py" in said
