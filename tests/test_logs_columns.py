@@ -14,6 +14,8 @@ from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
 from robopos.errors import LogError
 from robopos.logs import Decoder, LogMessage, StreamSpec, columns, read_log, schema_text, write_log
+from robopos.logs.schema import parse_schema
+from robopos.logs.serialize import serialize
 
 NUMBERS = {
     "bool": st.booleans(),
@@ -67,13 +69,13 @@ def draw_value(draw: st.DrawFn, types: dict[str, Any], kind: str, array: int | N
 
 
 @st.composite
-def logs(draw: st.DrawFn) -> tuple[dict[str, Any], list[dict[str, Any]], bool]:
+def logs(draw: st.DrawFn) -> tuple[dict[str, Any], list[dict[str, Any]], list[bool]]:
     types = draw(schemas())
     root = next(iter(types))
     values = [draw_value(draw, types, root, None) for _ in range(draw(st.integers(1, 6)))]
     # Layouts that come back, as streams have them.
     order = draw(st.lists(st.integers(0, len(values) - 1), min_size=len(values), max_size=12))
-    return types, [values[place] for place in order], draw(st.booleans())
+    return types, [values[place] for place in order], draw(st.lists(st.booleans(), min_size=1, max_size=3))
 
 
 def flatten(types: dict[str, Any], kind: str, value: Any, prefix: str, found: dict[str, float]) -> None:
@@ -121,8 +123,8 @@ def test_random_types_and_values_on_every_road(tmp_path: Path, case: Any, gather
         store.register(get_types_from_msg(definition(inner), name.replace("/", "/msg/")))
     long = root.replace("/", "/msg/")
     raw = [
-        bytes(store.serialize_cdr(to_rosbags(store, types, root, value), long, little_endian=little))
-        for value in values
+        bytes(store.serialize_cdr(to_rosbags(store, types, root, value), long, little_endian=little[i % len(little)]))
+        for i, value in enumerate(values)
     ]
     rows: list[dict[str, float]] = []
     for value in values:
@@ -186,9 +188,6 @@ def test_garbage_in_padding_does_not_split_layouts() -> None:
     """Padding after a string may hold anything; the same layout is still one."""
     kind = "sensor_msgs/msg/JointState"
     decoder = Decoder(kind, schema_text(kind), ["position[ab]"])
-    from robopos.logs.schema import parse_schema
-    from robopos.logs.serialize import serialize
-
     data = bytearray(serialize(parse_schema(kind, schema_text(kind)), joint_state(["ab", "c"], [5, 6])))
     place = data.index(b"ab\0") + 3
     assert data[place] == 0
@@ -198,11 +197,21 @@ def test_garbage_in_padding_does_not_split_layouts() -> None:
     assert decoder.layouts == 1
 
 
+def test_one_message_of_another_length_is_found_among_many(tmp_path: Path) -> None:
+    kind = "geometry_msgs/msg/Twist"
+    data = serialize(parse_schema(kind, schema_text(kind)), {})
+    path = tmp_path / "odd.mcap"
+    for odd in (data + bytes(20), data[:-8]):
+        write_log(path, [LogMessage("/t", kind, 1 + i, odd if i == 5 else data) for i in range(10)])
+        with pytest.raises(LogError, match="1 of 10 messages do not decode"):
+            read_log(path, {"t": StreamSpec("/t", ["linear"])})
+        log = read_log(path, {"t": StreamSpec("/t", ["linear"])}, on_damage="skip")
+        assert log["t"].arrival_ns.tolist() == [1, 2, 3, 4, 5, 7, 8, 9, 10]
+        assert any("1 of 10 messages do not decode" in text for text in log.warnings)
+
+
 @pytest.mark.parametrize("kind", ["std_msgs/msg/Float64", "std_msgs/msg/Empty", "geometry_msgs/msg/Twist"])
 def test_payloads_too_short_or_too_long_are_refused(kind: str) -> None:
-    from robopos.logs.schema import parse_schema
-    from robopos.logs.serialize import serialize
-
     data = serialize(parse_schema(kind, schema_text(kind)), {})
     decoder = Decoder(kind, schema_text(kind), [])
     decoder.decode(data)
@@ -212,9 +221,6 @@ def test_payloads_too_short_or_too_long_are_refused(kind: str) -> None:
 
 
 def test_stray_bytes_after_a_message_are_accepted() -> None:
-    from robopos.logs.schema import parse_schema
-    from robopos.logs.serialize import serialize
-
     kind = "sensor_msgs/msg/JointState"
     data = serialize(parse_schema(kind, schema_text(kind)), joint_state(["a"], [1.5]))
     assert Decoder(kind, schema_text(kind), ["position[a]"]).decode(data + bytes(8)).values.tolist() == [1.5]
@@ -274,9 +280,6 @@ uint16[] list
 
 def test_idl_and_msg_texts_are_one_type() -> None:
     fields = ["number", "vector", "inners[1].x", "inners[0].list", "flags"]
-    from robopos.logs.schema import parse_schema
-    from robopos.logs.serialize import serialize
-
     message = {"number": -5, "label": "hi", "vector": [1, 2, 3], "flags": [8, 9]}
     message["inners"] = [{"x": 0.5, "list": [1, 2]}, {"x": 1.5}]
     data = serialize(parse_schema("a_msgs/msg/Thing", AS_MSG), message)

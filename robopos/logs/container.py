@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import mmap
 import struct
+import zlib
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +20,7 @@ from robopos.errors import LogError
 from robopos.logs.chunk import RECORD, Block, open_block, records
 
 MAGIC = b"\x89MCAP0\r\n"
-FOOTER, SCHEMA, CHANNEL, MESSAGE, CHUNK, MESSAGE_INDEX, CHUNK_INDEX, STATISTICS = 2, 3, 4, 5, 6, 7, 8, 11
+FOOTER, SCHEMA, CHANNEL, MESSAGE, CHUNK, MESSAGE_INDEX, CHUNK_INDEX, STATISTICS, DATA_END = 2, 3, 4, 5, 6, 7, 8, 11, 15
 _FOOTER_BYTES = RECORD.size + 20
 _CHUNK_HEAD = struct.Struct("<QQQII")
 _INDEX_HEAD = struct.Struct("<HI")
@@ -88,7 +89,7 @@ class Container:
 
     def channels_of(self, block: Block) -> list[int]:
         """The channel ids that have messages in the block."""
-        return list(self._scans.get(block.number) or self._indexes[block.number])
+        return list(self._scans[block.number] if block.number in self._scans else self._indexes[block.number])
 
     def count(self, block: Block, channel: int) -> int:
         """How many messages of `channel` the block holds."""
@@ -132,7 +133,7 @@ class Container:
             except (struct.error, ValueError) as error:
                 self.damages.append(f"{self.path}: the record at byte {at} (opcode {opcode}) is malformed: {error}")
             at = body + length
-        self._close_loose(size)
+        self._close_loose()
         if not self._ended and not self.losses:
             self._lose(size, "ends without a footer")
         elif self._ended and at >= size and not self.losses:
@@ -186,7 +187,7 @@ class Container:
             self._loose_span = (start, body + length)
             self._loose.setdefault(struct.unpack_from("<H", data, body)[0], []).append(at - start)
         elif opcode == CHUNK:
-            self._close_loose(at)
+            self._close_loose()
             _, _, unpacked, crc, name = _CHUNK_HEAD.unpack_from(data, body)
             after = body + _CHUNK_HEAD.size + name
             if after + 8 > body + length:
@@ -206,12 +207,19 @@ class Container:
                 self._indexes[-1][channel] = entries
         elif opcode == STATISTICS:
             self.statistics = _statistics(data, body, length)
+        elif opcode == DATA_END:
+            self._check_loose(at, struct.unpack_from("<I", data, body)[0])
         elif opcode == FOOTER:
             self._ended = True
         else:
             self._declare(opcode, data[body : body + length])
 
-    def _close_loose(self, _end: int) -> None:
+    def _check_loose(self, end: int, crc: int) -> None:
+        """Loose messages have no CRC but that of the whole data section, where the writer stored one."""
+        if crc and (self._scans or self._loose) and zlib.crc32(self.data[:end]) != crc:
+            self.damages.append(f"{self.path}: the data section has a wrong CRC: its bytes were changed")
+
+    def _close_loose(self) -> None:
         if self._loose_span is None:
             return
         start, end = self._loose_span
@@ -240,10 +248,11 @@ class Container:
 
     def _settle(self) -> None:
         """Scan the chunks whose index is missing, cut or short, and those that declare unknown channels."""
-        whole = self.statistics is not None and self._ended
+        if not self._ended:
+            self.statistics = None
+            self._settle_tail()
         for block in self.blocks:
-            last = not whole and block.number == len(self.blocks) - 1
-            if last or not self._indexes[block.number]:
+            if not self._indexes[block.number]:
                 self._scan(block)
         if self.statistics is not None and not self._agrees(self.statistics):
             for block in self.blocks:
@@ -254,14 +263,27 @@ class Container:
                     f"{self.path}: the statistics count {self.statistics.messages} messages, the file holds {held}"
                 )
         for block in self.blocks:
-            known = all(c in self.channels and self._schema_known(c) for c in self.channels_of(block))
-            if not known:
+            if not all(self._declared(channel) for channel in self.channels_of(block)):
                 self._scan(block)
         for channel, count in self.counts().items():
             if channel not in self.channels:
                 self.losses.append(f"{self.path}: {count} messages name channel {channel}, which no record declares")
 
-    def _schema_known(self, channel: int) -> bool:
+    def _settle_tail(self) -> None:
+        """The last chunk of a file that breaks off: its index may be cut, its end may be zeros."""
+        if not self.blocks or self.blocks[-1].number in self._scans:
+            return
+        block = self.blocks[-1]
+        try:
+            self._scans[block.number] = self._records_of(block)
+        except LogError as error:
+            self.losses.append(f"{error}; it is the last one before the file breaks off and is lost")
+            self.blocks.pop()
+            self._indexes.pop()
+
+    def _declared(self, channel: int) -> bool:
+        if channel not in self.channels:
+            return False
         schema = self.channels[channel].schema_id
         return schema == 0 or schema in self.schemas
 
@@ -273,23 +295,30 @@ class Container:
         return statistics.messages == sum(counts.values())
 
     def _scan(self, block: Block) -> None:
+        """Find the messages of a block without its index; a block that cannot be read is damage."""
         if block.number in self._scans:
             return
+        try:
+            self._scans[block.number] = self._records_of(block)
+        except LogError as error:
+            lost = sum(count for _, count in self._indexes[block.number].values())
+            self.damages.append(f"{error}; {lost or 'all'} of its messages are lost")
+            self._scans[block.number] = {}
+
+    def _records_of(self, block: Block) -> dict[int, Offsets]:
         found: dict[int, list[int]] = {}
         where = f"{self.path}: chunk at byte {block.start}"
+        opened = open_block(self.data, block, str(self.path))
         try:
-            opened = open_block(self.data, block, str(self.path))
             for record in records(opened, where):
                 if record.opcode == MESSAGE and record.length >= _MESSAGE_BYTES:
                     channel = int(struct.unpack_from("<H", opened, record.body)[0])
                     found.setdefault(channel, []).append(record.at)
                 elif record.opcode in (SCHEMA, CHANNEL):
                     self._declare(record.opcode, opened[record.body : record.body + record.length])
-        except LogError as error:
-            self.damages.append(str(error))
         except (struct.error, ValueError) as error:
-            self.damages.append(f"{where} holds a malformed record: {error}")
-        self._scans[block.number] = {channel: np.array(at, np.int64) for channel, at in found.items()}
+            raise LogError(f"{where} holds a malformed record: {error}") from error
+        return {channel: np.array(at, np.int64) for channel, at in found.items()}
 
 
 def _map(path: Path) -> memoryview:

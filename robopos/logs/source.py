@@ -151,4 +151,6 @@ def _sorted_heads(source: Source, keys: set[str] | None) -> tuple[Ints, Ints, In
 
 def no_topic(source: Source, topic: str) -> str:
     """The message for a topic that is not there."""
-    return f"{source.name}: no topic {topic!r}; there are {', '.join(source.topics()) or 'none at all'}"
+    damage = [text for container in source.containers for text in container.damages + container.losses]
+    rest = f" ({damage[0]})" if damage else ""
+    return f"{source.name}: no topic {topic!r}; there are {', '.join(source.topics()) or 'none at all'}{rest}"
