@@ -1,0 +1,54 @@
+"""Judge a bundle on a log, in the streams' own units, against holding the last value and constant velocity."""
+
+from __future__ import annotations
+
+import argparse
+
+HELP = "judge a bundle on a log"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("bundle", metavar="BUNDLE", help="folder of the bundle")
+    parser.add_argument("logs", metavar="LOG", nargs="+", help="MCAP files")
+    parser.add_argument(
+        "--split",
+        choices=("all", "train", "validation", "test"),
+        default="all",
+        help="part of each log: 'all' of a log that was not trained on, or a split as cut in training (default: all)",
+    )
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda (default: auto)")
+    parser.add_argument("--json", metavar="FILE", help="write the scores as JSON")
+
+
+def run(args: argparse.Namespace) -> None:
+    from pathlib import Path
+
+    from robopos.cli.show import Progress, scores, write_json
+    from robopos.errors import ConfigError, SequenceError
+    from robopos.logs import read_log
+    from robopos.model import Bundle, pick_device
+    from robopos.sequences import SequenceDataset, SplitSettings
+    from robopos.sequences.settings import from_mapping
+    from robopos.training import overall_skill, predict, score
+
+    bundle = Bundle.load(args.bundle, pick_device(args.device))
+    split = None
+    if args.split != "all":
+        if "split" not in bundle.training:
+            raise ConfigError(f"--split {args.split}: {args.bundle} does not say how its logs were cut")
+        split = from_mapping(SplitSettings, bundle.training["split"], "split")
+    elif {Path(p).resolve() for p in args.logs} & {Path(p).resolve() for p in bundle.training.get("logs", ())}:
+        print("note: this log was trained on; --split test judges the part that was not")
+    logs = [read_log(path, bundle.layout.log_streams()) for path in args.logs]
+    dataset = SequenceDataset.build(logs, bundle.layout, split)
+    with Progress("evaluate", len(dataset.table)) as progress:
+        predictions = predict(bundle, dataset, args.split, progress=lambda done, _: progress.update(done))
+    if not len(predictions.anchors):
+        raise SequenceError(
+            f"{', '.join(args.logs)}: no message has the {bundle.settings.history} messages before it "
+            "that this model asks for"
+        )
+    rows = score(bundle.layout, predictions)
+    scores(f"{args.bundle} on {', '.join(args.logs)} ({args.split})", rows)
+    print(f"skill against hold last, mean: {overall_skill(rows):+.3f}")
+    write_json(args.json, rows)

@@ -1,0 +1,100 @@
+"""The command line: what it prints, and that an error is one line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from robopos.cli import COMMANDS, main
+from robopos.logs import iter_messages
+
+
+def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "robopos", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_help_lists_the_commands_and_imports_nothing_heavy():
+    code = (
+        "import sys; from robopos.cli import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit as end: assert end.code == 0\n"
+        "heavy = {'torch', 'lightning', 'pandas', 'matplotlib', 'rclpy'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    for command in COMMANDS:
+        assert f"    {command} " in done.stdout
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_has_help(command: str, capsys: pytest.CaptureFixture):
+    with pytest.raises(SystemExit) as end:
+        main([command, "--help"])
+    assert end.value.code == 0
+    assert "usage: robopos" in capsys.readouterr().out
+
+
+def test_evaluate_prints_scores_and_writes_them(trained: Path, arm_log: Path, tmp_path: Path, capsys):
+    out = tmp_path / "scores.json"
+    assert main(["evaluate", str(trained / "bundle"), str(arm_log), "--split", "test", "--json", str(out)]) == 0
+    printed = capsys.readouterr().out
+    assert "joints.position[shoulder]" in printed and "skill against hold last" in printed
+    rows = json.loads(out.read_text())
+    assert len(rows) == 6 and rows[0]["skill_hold_last"] > 0
+
+
+def test_evaluate_says_when_the_log_was_trained_on(trained: Path, arm_log: Path, capsys):
+    assert main(["evaluate", str(trained / "bundle"), str(arm_log)]) == 0
+    assert "this log was trained on" in capsys.readouterr().out
+
+
+def test_replay_writes_a_log_and_a_summary(trained: Path, arm_log: Path, tmp_path: Path, capsys):
+    out, summary = tmp_path / "out.mcap", tmp_path / "summary.json"
+    arguments = ["replay", trained / "bundle", arm_log, "-o", out, "--last-s", 3, "--json", summary]
+    assert main([str(a) for a in arguments]) == 0
+    told = json.loads(summary.read_text())
+    written = [m for m in iter_messages(out) if m.topic == "/predictor/prediction/joints"]
+    assert told["predictions"] == len(written) > 100
+    assert f"{len(written)} predictions" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["evaluate", "BUNDLE", "nowhere.mcap"], "nowhere.mcap"),
+        (["evaluate", "nowhere", "LOG"], "nowhere: no bundle there"),
+        (["evaluate", "BUNDLE", "LOG", "--device", "abacus"], "device 'abacus'"),
+        (["replay", "BUNDLE", "LOG", "-o", "LOG"], "is the log itself"),
+        (["replay", "BUNDLE", "LOG", "-o", "OUT", "--last-s", "-1"], "--last-s is -1"),
+        (["replay", "BUNDLE", "TEXT", "-o", "OUT"], "notes.mcap"),
+        (["inspect", "TEXT"], "notes.mcap"),
+        (["inspect", "nowhere.mcap"], "nowhere.mcap"),
+    ],
+)
+def test_an_error_is_one_line_and_a_code(
+    trained: Path, arm_log: Path, tmp_path: Path, capsys, arguments: list[str], said: str
+):
+    text = tmp_path / "notes.mcap"
+    text.write_text("this is no log")
+    names = {"BUNDLE": trained / "bundle", "LOG": arm_log, "OUT": tmp_path / "out.mcap", "TEXT": text}
+    assert main([str(names.get(a, a)) for a in arguments]) == 1
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert len(lines) == 1 and lines[0].startswith(f"robopos {arguments[0]}: ") and said in lines[0]
+    assert not (tmp_path / "out.mcap").exists()
+
+
+def test_debug_shows_the_traceback():
+    assert "Traceback" not in run("evaluate", "nowhere", "nowhere.mcap").stderr
+    done = run("evaluate", "nowhere", "nowhere.mcap", "--debug")
+    assert done.returncode == 1 and "Traceback" in done.stderr and "no bundle there" in done.stderr
+
+
+def test_wrong_usage_is_code_2():
+    assert run("evaluate").returncode == 2
+    assert run("dance").returncode == 2

@@ -1,0 +1,328 @@
+"""From logs to tokens, targets, splits and windows; live and offline the same."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from conftest import SEQUENCE, arm_messages
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from robopos.errors import ConfigError, SequenceError
+from robopos.logs import Log, read_log, write_log
+from robopos.sequences import (
+    LiveTokens,
+    Normalization,
+    SequenceDataset,
+    SequenceLayout,
+    SequenceSettings,
+    SplitSettings,
+    StreamSettings,
+    TokenColumns,
+    WindowSampler,
+    log_streams,
+    resolve_layout,
+    tokenize,
+)
+
+
+def sequence_settings(**changes: object) -> SequenceSettings:
+    streams = {name: StreamSettings(**values) for name, values in SEQUENCE["streams"].items()}
+    return replace(SequenceSettings(**(SEQUENCE | {"streams": streams})), **changes)
+
+
+@pytest.fixture(scope="module")
+def log(arm_log: Path) -> Log:
+    return read_log(arm_log, log_streams(sequence_settings()), clock="header")
+
+
+@pytest.fixture(scope="module")
+def layout(log: Log) -> SequenceLayout:
+    return resolve_layout(sequence_settings(), log)
+
+
+def test_layout_names_features_and_targets_and_survives_plain_types(layout: SequenceLayout):
+    assert layout.feature_names[:2] == ("joints.position[shoulder]", "joints.position[elbow]")
+    assert layout.target_names == (
+        "joints.position[shoulder]",
+        "joints.position[elbow]",
+        "imu.angular_velocity.x",
+    )
+    assert layout.num_features == 5
+    assert SequenceLayout.from_dict(layout.to_dict()) == layout
+
+
+def test_a_target_that_is_no_field_is_named(log: Log):
+    with pytest.raises(ConfigError, match=r"stream imu has no field 'temperature'; it has angular_velocity\.x"):
+        resolve_layout(sequence_settings(targets={"imu": ["temperature"]}), log)
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"horizons_s": [0.2, 0.1]}, "horizons_s .* ascending"),
+        ({"horizons_s": [-1.0]}, "horizons_s is -1.0"),
+        ({"targets": {"lidar": ["x"]}}, "targets is 'lidar', must be one of the streams joints, imu"),
+        ({"clock": "wall"}, "clock is 'wall', must be one of header, log, publish"),
+        ({"max_gap_s": math.nan}, "max_gap_s is nan"),
+        ({"max_lateness_s": 3.0}, "max_lateness_s is 3.0"),
+        ({"streams": {}}, "streams is {}"),
+    ],
+)
+def test_wrong_settings_name_the_parameter(change: dict, match: str):
+    with pytest.raises(ConfigError, match=match):
+        sequence_settings(**change)
+
+
+def test_tokens_stand_in_arrival_order_with_their_header_times(log: Log, layout: SequenceLayout):
+    table = tokenize([log], layout)
+    assert len(table) == len(log["joints"]) + len(log["imu"])
+    assert (np.diff(table.arrival_ns) >= 0).all()
+    assert (np.diff(table.time_ns) < 0).any()  # a header time earlier than one that arrived before
+    assert (table.reference_ns == np.maximum.accumulate(table.time_ns)).all()
+    of_imu = table.stream == 1
+    assert np.isnan(table.features[of_imu, :2]).all() and np.isfinite(table.features[of_imu, 2:]).all()
+    np.testing.assert_array_equal(table.features[~of_imu, :2], log["joints"].values)
+
+
+def test_difference_and_rate_are_of_the_message_before_in_the_same_stream(log: Log):
+    streams = dict(sequence_settings().streams)
+    transform = {"position[shoulder]": "difference", "position[elbow]": "rate"}
+    streams["joints"] = replace(streams["joints"], transform=transform)
+    layout = resolve_layout(sequence_settings(streams=streams), log)
+    table = tokenize([log], layout)
+    joints = table.features[table.stream == 0, :2]
+    values, time_ns = log["joints"].values, log["joints"].time_ns
+    assert np.isnan(joints[0]).all()
+    np.testing.assert_allclose(joints[1:, 0], np.diff(values[:, 0]), rtol=1e-12)
+    np.testing.assert_allclose(joints[1:, 1], np.diff(values[:, 1]) / (np.diff(time_ns) / 1e9), rtol=1e-12)
+
+
+def slow_target(layout: SequenceLayout, log: Log, time_ns: int, name: str) -> float:
+    """Linear interpolation, one sample after the other."""
+    stream_name, field = name.split(".", 1)
+    stream = log[stream_name]
+    column = stream.names.index(field)
+    samples = sorted(zip(stream.time_ns.tolist(), stream.values[:, column].tolist(), strict=True))
+    limit_ns = layout.streams[layout.stream_number(stream_name)].max_interpolation_s * 1e9
+    for (left_ns, left), (right_ns, right) in itertools.pairwise(samples):
+        if left_ns <= time_ns <= right_ns and right_ns - left_ns <= limit_ns:
+            return left + (right - left) * (time_ns - left_ns) / (right_ns - left_ns)
+    return math.nan
+
+
+def test_targets_equal_a_slow_interpolation(log: Log, layout: SequenceLayout):
+    dataset = SequenceDataset.build([log], layout)
+    tokens = np.random.default_rng(0).choice(len(dataset.table), 40, replace=False).tolist()
+    for token in [*tokens, len(dataset.table) - 1]:
+        for h, horizon_s in enumerate(layout.horizons_s):
+            for t, name in enumerate(layout.target_names):
+                expected = slow_target(
+                    layout, log, int(dataset.table.reference_ns[token]) + round(horizon_s * 1e9), name
+                )
+                np.testing.assert_allclose(dataset.targets[token, h, t], expected, atol=1e-9)
+    assert np.isnan(dataset.targets[-1]).all()
+
+
+def test_samples_too_far_apart_give_no_target(log: Log):
+    streams = {n: replace(s, max_interpolation_s=1e-3) for n, s in sequence_settings().streams.items()}
+    dataset = SequenceDataset.build([log], resolve_layout(sequence_settings(streams=streams), log))
+    assert np.isfinite(dataset.targets).mean() < 0.05
+    with pytest.raises(SequenceError, match=r"never known in the training split.*max_interpolation_s"):
+        SequenceDataset.build([log], dataset.layout, SplitSettings()).fit_normalization()
+
+
+def test_base_is_the_last_value_at_or_before_the_token_and_the_velocity_its_slope(log: Log, layout: SequenceLayout):
+    dataset = SequenceDataset.build([log], layout)
+    table, baselines = dataset.table, dataset.baselines
+    for token in (0, 1, 57, 500):
+        for t in range(len(layout.targets)):
+            seen = [i for i in range(token + 1) if np.isfinite(table.observed[i, t])]
+            if not seen:
+                assert np.isnan(baselines.base[token, t])
+                continue
+            assert baselines.base[token, t] == table.observed[seen[-1], t]
+            assert baselines.base_age_s[token, t] == (table.reference_ns[token] - table.time_ns[seen[-1]]) / 1e9
+            if len(seen) > 1:
+                a, b = seen[-2:]
+                slope = (table.observed[b, t] - table.observed[a, t]) / ((table.time_ns[b] - table.time_ns[a]) / 1e9)
+                np.testing.assert_allclose(baselines.velocity[token, t], slope)
+                ahead = baselines.base[token, t] + slope * (baselines.base_age_s[token, t] + 0.1)
+                np.testing.assert_allclose(baselines.constant_velocity((0.1,))[token, 0, t], ahead)
+
+
+def test_a_gap_parts_segments_and_nothing_crosses_it(tmp_path: Path):
+    path = tmp_path / "gap.mcap"
+    write_log(path, arm_messages(gap_s=30.0))
+    log = read_log(path, log_streams(sequence_settings()))
+    layout = resolve_layout(sequence_settings(), log)
+    dataset = SequenceDataset.build([log], layout)
+    assert dataset.table.counts["gap"] == 1
+    first, second = dataset.blocks
+    assert first.stop == second.start
+    assert np.isnan(dataset.baselines.base[second.start]).any()
+    # A reference time just before the gap has no target in it.
+    assert np.isnan(dataset.targets[first.stop - 1]).all()
+    columns = TokenColumns(layout, dataset.table, unit_normalization(layout), dataset.blocks)
+    tokens, _ = columns.windows(torch.tensor([second.start + 3]), 10)
+    assert tokens.positions.valid.tolist() == [[False] * 6 + [True] * 4]
+
+
+def unit_normalization(layout: SequenceLayout) -> Normalization:
+    features, horizons, targets = layout.num_features, len(layout.horizons_s), len(layout.targets)
+    return Normalization(
+        np.zeros(features), np.ones(features), np.ones((horizons, targets)), -np.ones(targets), np.ones(targets)
+    )
+
+
+def test_splits_stand_in_order_with_a_guard_and_targets_stay_inside(log: Log, layout: SequenceLayout):
+    dataset = SequenceDataset.build([log], layout, SplitSettings(0.2, 0.2))
+    assert [b.split for b in dataset.blocks] == ["train", "validation", "test"]
+    arrival = dataset.table.arrival_ns
+    for before, after in zip(dataset.blocks, dataset.blocks[1:], strict=False):
+        assert arrival[after.start] - arrival[before.stop] >= (0.25 + 1.0 - 0.1) * 1e9
+        # The last reference time of a split would need a sample of after it: masked.
+        assert np.isnan(dataset.targets[before.stop - 1]).all()
+    whole = SequenceDataset.build([log], layout)
+    block = dataset.blocks[0]
+    inside = slice(block.start, block.stop - 80)
+    np.testing.assert_array_equal(dataset.targets[inside], whole.targets[inside])
+
+
+def test_normalization_knows_the_training_split_only(log: Log, layout: SequenceLayout):
+    dataset = SequenceDataset.build([log], layout, SplitSettings())
+    normalization = dataset.fit_normalization()
+    block = dataset.of_split("train")[0]
+    expected = np.nanmean(dataset.table.features[block.start : block.stop], axis=0)
+    np.testing.assert_allclose(normalization.mean, expected)
+    changed = dataset.table.features.copy()
+    changed[block.stop :] += 100.0
+    other = replace(dataset, table=replace(dataset.table, features=changed)).fit_normalization()
+    np.testing.assert_array_equal(other.mean, normalization.mean)
+    assert normalization.std[4] == 1.0  # angular_velocity.z never varies
+
+
+def test_the_sampler_repeats_its_batches_and_ranks_share_one(log: Log, layout: SequenceLayout):
+    dataset = SequenceDataset.build([log], layout, SplitSettings())
+    columns = dataset.columns(dataset.fit_normalization(), "train")
+    one = WindowSampler(columns, 24, 6, seed=3, min_history=12)
+    again, other = WindowSampler(columns, 24, 6, 3, 12), WindowSampler(columns, 24, 6, 4, 12)
+    assert torch.equal(one.sample(5).tokens.values, again.sample(5).tokens.values)
+    assert not torch.equal(one.sample(5).tokens.values, one.sample(6).tokens.values)
+    assert not torch.equal(one.sample(5).tokens.values, other.sample(5).tokens.values)
+    halves = [WindowSampler(columns, 24, 3, 3, 12, rank=rank, ranks=2).sample(5) for rank in range(2)]
+    whole = torch.cat([half.tokens.values for half in halves])
+    assert torch.equal(whole, one.sample(5).tokens.values)
+
+
+def test_windows_hold_what_the_table_holds(log: Log, layout: SequenceLayout):
+    dataset = SequenceDataset.build([log], layout, SplitSettings())
+    columns = dataset.columns(unit_normalization(layout), "train")
+    batch = columns.batch(torch.tensor([200]), 16)
+    part = slice(185, 201)
+    features = dataset.table.features[part]
+    np.testing.assert_array_equal(batch.tokens.measured[0].numpy(), np.isfinite(features))
+    np.testing.assert_allclose(batch.tokens.values[0].numpy(), np.nan_to_num(features), rtol=1e-6)
+    np.testing.assert_array_equal(batch.tokens.positions.time_ns[0].numpy(), dataset.table.time_ns[part])
+    np.testing.assert_array_equal(batch.tokens.observed[0].int().argmax(-1).numpy(), dataset.table.stream[part])
+    residual = dataset.targets[part] - dataset.baselines.base[part][:, None]
+    np.testing.assert_array_equal(batch.mask[0].numpy(), np.isfinite(residual))
+    np.testing.assert_allclose(batch.targets[0].numpy(), np.nan_to_num(residual), rtol=1e-5, atol=1e-6)
+
+
+def test_a_context_longer_than_every_run_is_named(log: Log, layout: SequenceLayout):
+    dataset = SequenceDataset.build([log], layout, SplitSettings())
+    columns = dataset.columns(dataset.fit_normalization(), "train")
+    with pytest.raises(SequenceError, match="longer than the 100000 tokens of burn-in"):
+        WindowSampler(columns, 100_001, 4, 0, 100_000)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seed=st.integers(0, 10_000), missing=st.floats(0, 0.5), lateness=st.sampled_from([None, 0.003]))
+def test_messages_one_by_one_give_the_tokens_of_the_log(log: Log, seed: int, missing: float, lateness: float | None):
+    generator = np.random.default_rng(seed)
+    streams = {}
+    for name, stream in log.items():
+        rows = np.sort(generator.choice(len(stream), 60, replace=False))
+        values = stream.values[rows].copy()
+        values[generator.random(values.shape) < missing] = np.nan
+        columns = {c: getattr(stream, c)[rows] for c in ("time_ns", "arrival_ns", "order")}
+        streams[name] = replace(stream, values=values, **columns)
+    thinned = Log(streams, log.paths, log.warnings)
+    asked = dict(sequence_settings().streams)
+    asked["imu"] = replace(asked["imu"], transform="rate", max_rate_hz=5.0)
+    asked["joints"] = replace(asked["joints"], transform="difference")
+    layout = resolve_layout(sequence_settings(streams=asked, max_lateness_s=lateness, max_gap_s=0.8), log)
+    table = tokenize([thinned], layout)
+    dataset = SequenceDataset.build([thinned], layout)
+    normalization = replace(unit_normalization(layout), mean=np.full(5, 0.3), std=np.full(5, 0.7))
+    columns = TokenColumns(layout, table, normalization, dataset.blocks)
+
+    live = LiveTokens(layout, normalization, length=20)
+    messages = sorted(
+        (int(s.arrival_ns[i]), int(s.order[i]), layout.stream_number(n), int(s.time_ns[i]), s.values[i])
+        for n, s in streams.items()
+        for i in range(len(s))
+    )
+    admitted = 0
+    for _, _, stream, time_ns, row in messages:
+        if live.push(stream, time_ns, row).name.lower() in ("late", "thinned", "empty"):
+            continue
+        here = live.tokens()
+        there, _ = columns.windows(torch.tensor([admitted]), 20)
+        valid = there.positions.valid[0]
+        assert torch.equal(here.values[0], there.values[0, valid])
+        assert torch.equal(here.measured[0], there.measured[0, valid])
+        assert torch.equal(here.observed[0], there.observed[0, valid])
+        assert torch.equal(here.positions.time_ns[0], there.positions.time_ns[0, valid])
+        assert live.reference_ns == table.reference_ns[admitted]
+        np.testing.assert_array_equal(live.base, dataset.baselines.base[admitted])
+        admitted += 1
+    assert admitted == len(table)
+
+
+def test_nothing_that_arrives_later_reaches_an_input(log: Log, layout: SequenceLayout):
+    table = tokenize([log], layout)
+    end = 300
+    after_ns = table.arrival_ns[end]
+    changed = {}
+    for name, stream in log.items():
+        values = stream.values.copy()
+        values[stream.arrival_ns > after_ns] += 1000.0
+        changed[name] = replace(stream, values=values)
+    dataset, other = (SequenceDataset.build([made], layout) for made in (log, Log(changed, log.paths, ())))
+    for a, b in ((dataset.table.features, other.table.features), (dataset.baselines.base, other.baselines.base)):
+        np.testing.assert_array_equal(a[: end + 1], b[: end + 1])
+    assert not np.array_equal(dataset.table.features[end + 1 :], other.table.features[end + 1 :])
+
+
+def test_a_degraded_log_is_judged_by_the_whole_truth(log: Log, layout: SequenceLayout):
+    dataset = SequenceDataset.build([log], layout, SplitSettings())
+    kept = {}
+    for name, stream in log.items():
+        mask = np.random.default_rng(1).random(len(stream)) < 0.5
+        columns = {c: getattr(stream, c)[mask] for c in ("time_ns", "arrival_ns", "order", "values")}
+        kept[name] = replace(stream, **columns)
+    worse = dataset.degraded([Log(kept, log.paths, ())])
+    place = dataset.locate(worse.table)
+    same = worse.table.reference_ns == dataset.table.reference_ns[place]
+    assert same.mean() > 0.5
+    np.testing.assert_array_equal(worse.targets[same], dataset.targets[place][same])
+    for block in worse.blocks:
+        whole = next(b for b in dataset.blocks if b.split == block.split)
+        assert place[block.start] >= whole.start and place[block.stop - 1] < whole.stop
+    with pytest.raises(SequenceError, match="no token of the undegraded"):
+        worse.degraded([log])
+
+
+def test_two_logs_are_two_segments(log: Log, layout: SequenceLayout):
+    table = tokenize([log, log], layout)
+    half = len(table) // 2
+    assert table.segment[:half].tolist() == [0] * half and table.segment[half:].tolist() == [1] * half
+    np.testing.assert_array_equal(table.segment_starts(), np.repeat([0, half], half))
