@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from robopos.errors import PositionError
-from robopos.positions.base import Clock, Options, ScoreBias
+from robopos.positions.base import Clock, Lookup, Options, ScoreBias
 
 # Eight heads on time then forget over 1/8 s to 16 s, where eight heads on tokens forget over 2 to 256.
 TIME_SLOPE_PER_TOKEN_SLOPE = 16.0
@@ -68,6 +68,17 @@ class AlibiTerm(NamedTuple):
         """(..., heads, rows, end), for a block of queries; the distance is taken in integers."""
         distance = self.queries[..., rows].unsqueeze(-1) - self.keys[..., :end].unsqueeze(-2)
         return distance.unsqueeze(-3).to(self.slopes.dtype) * -self.slopes[:, None, None]
+
+    def lookup(self, batch: int) -> Lookup:
+        """−slope·Δ of one score."""
+        slopes = self.slopes
+        queries = self.queries.expand(batch, self.queries.shape[-1])
+        keys = self.keys.expand(batch, self.keys.shape[-1])
+
+        def bias(window: Tensor, head: Tensor, row: Tensor, column: Tensor) -> Tensor:
+            return (queries[window, row] - keys[window, column]).to(slopes.dtype) * -slopes[head]
+
+        return bias
 
     def folded(self, valid: Tensor | None) -> Tensor | None:
         """(..., heads, Nk): slope·(key − middle), to which the bias reduces under softmax.

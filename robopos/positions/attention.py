@@ -11,13 +11,15 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
+from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
 
 from robopos.positions.base import BiasTerm
+from robopos.positions.flex import compiled_fused_attention, fused_attention, fuses
 from robopos.positions.visibility import Visibility
 
-# Queries of one block: its scores, (heads, 128, Nk), fit the caches of a core.
-BLOCK = 128
+# Queries of one block: its scores, (heads, 64, Nk), fit the caches of a core.
+BLOCK = 64
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, visible: Visibility) -> Tensor:
@@ -50,12 +52,16 @@ def folded_attention(q: Tensor, k: Tensor, v: Tensor, visible: Visibility, key_t
 def biased_attention(q: Tensor, k: Tensor, v: Tensor, visible: Visibility, terms: Sequence[BiasTerm]) -> Tensor:
     """Attention with any biases, by blocks of queries; each block's scores are made again for the backward.
 
-    Compiled, it is one block: a loop would be unrolled for one length, and there the scores are fused.
+    On a GPU it is one fused kernel. Compiled for a CPU it is one block: a loop would be unrolled for one N.
     """
     count = q.shape[-2]
+    if count > BLOCK and fuses(q):
+        dtype = _working_dtype(q)
+        fused = fused_attention if torch.compiler.is_compiling() else compiled_fused_attention()
+        return _blank(fused(q.to(dtype), k.to(dtype), v.to(dtype), visible.mask, terms), visible)
     if torch.compiler.is_compiling() or count <= BLOCK:
         return _blank(_block(q, k, v, visible.mask, terms, slice(None)), visible)
-    learns = torch.is_grad_enabled()
+    learns = torch.is_grad_enabled() and _any_learns(q, k, v, terms)
     blocks = []
     for start in range(0, count, BLOCK):
         arguments = (q, k, v, visible.mask, terms, slice(start, start + BLOCK))
@@ -92,6 +98,11 @@ def _masked(q: Tensor, k: Tensor, v: Tensor, visible: Visibility, scale: float |
 
 def _blank(out: Tensor, visible: Visibility) -> Tensor:
     return out if visible.seeing is None else out.masked_fill(~visible.seeing, 0)
+
+
+def _any_learns(q: Tensor, k: Tensor, v: Tensor, terms: Sequence[BiasTerm]) -> bool:
+    leaves = [q, k, v, *tree_leaves(tuple(terms))]
+    return any(leaf.requires_grad for leaf in leaves)
 
 
 def _like_queries(mask: Tensor, q: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ to the attention scores. A new scheme is one file with one such class and one li
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar, Literal, Protocol, get_args
 
 import torch
@@ -121,11 +122,19 @@ class Rotation(Part):
         raise NotImplementedError
 
 
+Lookup = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+"""(window, head, query, key) indices → the bias of that score; all four are int tensors ()."""
+
+
 class BiasTerm(Protocol):
     """What one bias contributes to one attention: a pytree of tensors, which travels in the plan."""
 
     def scores(self, rows: slice, end: int | None) -> Tensor:
         """(..., heads, rows, end): the dense formula for a block of queries and the first keys."""
+        ...
+
+    def lookup(self, batch: int) -> Lookup:
+        """The same bias, one score at a time, for windows (batch, …)."""
         ...
 
     def folded(self, valid: Tensor | None) -> Tensor | None:

@@ -54,7 +54,9 @@ def build_positions(name: str, dim: int, heads: int = 1, **options: Any) -> Posi
         parts[part_name] = kind(**_size(kind, dim, heads), clock=clock, **known)
     if unused:
         allowed = sorted({option for part in parts.values() for option in part.OPTIONS[part.clock]})
-        raise PositionError(f"{name!r} has no option {', '.join(sorted(unused))}; allowed: {allowed or 'none'}")
+        raise PositionError(
+            f"{name!r} has no option {', '.join(sorted(unused))}; allowed: {', '.join(allowed) or 'none'}"
+        )
     return PositionScheme(name, parts)
 
 

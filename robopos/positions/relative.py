@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from robopos.errors import PositionError
-from robopos.positions.base import Clock, Options, ScoreBias, clock_of
+from robopos.positions.base import Clock, Lookup, Options, ScoreBias, clock_of
 from robopos.positions.positions import NS_PER_S
 
 BUCKETS = 32
@@ -88,7 +88,16 @@ class RelativeTerm(NamedTuple):
         bucket = self.bucket[..., rows, :end]
         # The bucket's number read off the row of each head; a gather along the table's own axis.
         picked = self.weight.index_select(1, bucket.flatten().int())
-        return picked.view(-1, *bucket.shape).movedim(0, -3)
+        return picked.view(self.weight.shape[0], *bucket.shape).movedim(0, -3)
+
+    def lookup(self, batch: int) -> Lookup:
+        """The number of one score's bucket."""
+        weight, bucket = self.weight, self.bucket.expand(batch, *self.bucket.shape[-2:])
+
+        def bias(window: Tensor, head: Tensor, row: Tensor, column: Tensor) -> Tensor:
+            return weight[head, bucket[window, row, column].int()]
+
+        return bias
 
     def folded(self, valid: Tensor | None) -> Tensor | None:
         """Never: the bucket belongs to the pair."""

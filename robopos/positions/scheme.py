@@ -36,6 +36,11 @@ class PositionScheme(nn.Module):
         """Whether cached keys stay valid as the window slides: no part is added to the tokens."""
         return not self._additive()
 
+    @property
+    def reads_index(self) -> bool:
+        """Whether a part is on the clock `index`."""
+        return any(part.clock == "index" for part in self.parts.values())
+
     def add(self, x: Tensor, positions: Positions) -> Tensor:
         """x (..., N, dim) plus the additive parts; x itself for schemes without.
 
