@@ -30,7 +30,7 @@ $(STAMP): pyproject.toml requirements.lock ros2_ws/src/robopos_ros/setup.py
 
 demo: setup
 	@$(BIN)/python -u data/prepare.py mower
-	@$(BIN)/python -u -m robopos demo
+	@$(BIN)/python -u data/demo.py
 
 test: setup lint
 	@$(BIN)/python -m pytest
