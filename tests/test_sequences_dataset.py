@@ -264,7 +264,7 @@ def test_messages_one_by_one_give_the_tokens_of_the_log(log: Log, seed: int, mis
     normalization = replace(unit_normalization(layout), mean=np.full(5, 0.3), std=np.full(5, 0.7))
     columns = TokenColumns(layout, table, normalization, dataset.blocks)
 
-    live = LiveTokens(layout, normalization, length=20)
+    live = LiveTokens(layout, normalization, capacity=20)
     messages = sorted(
         (int(s.arrival_ns[i]), int(s.order[i]), layout.stream_number(n), int(s.time_ns[i]), s.values[i])
         for n, s in streams.items()
