@@ -38,7 +38,7 @@ _STALE_S = 3600.0
 
 
 class Entry(NamedTuple):
-    """A cached stream, and the warnings that reading it gave."""
+    """A cached stream, and the warnings that reading it gave, without the log's name at their beginning."""
 
     stream: Stream
     warnings: list[str]
