@@ -111,7 +111,7 @@ def _draw(part: Part, ticks: Any, unit: str, left: Axes, right: Axes) -> None:
 
 def _image(axes: Axes, positions: Any, rows: Any, xlabel: str, ylabel: str) -> None:
     extent = (float(positions[0]), float(positions[-1]), len(rows) - 0.5, -0.5)
-    picture = axes.imshow(rows, aspect="auto", extent=extent, cmap="RdBu", interpolation="nearest")
+    picture = axes.imshow(rows, aspect="auto", extent=extent, cmap="RdBu")
     axes.figure.colorbar(picture, ax=axes)
     axes.yaxis.get_major_locator().set_params(integer=True)
     axes.set_xlabel(xlabel)
