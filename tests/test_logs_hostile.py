@@ -6,9 +6,11 @@ import json
 import os
 import struct
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import lz4.frame
 import numpy as np
 import pytest
 from mcap.writer import CompressionType, IndexType, Writer
@@ -102,6 +104,13 @@ def test_every_kind_of_whole_file_is_read_without_a_word(
     assert log["t"].values[:, 0].tolist() == list(range(COUNT))
     assert (np.diff(log["t"].order) > 0).all()
     assert inspect_log(path).damage == ()
+
+
+def test_lz4_frames_that_do_not_tell_their_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lz4.frame, "compress", partial(lz4.frame.compress, store_size=False))
+    path = make(tmp_path / "lz4.mcap", CompressionType.LZ4)
+    assert lz4.frame.get_frame_info(Container(path).data[Container(path).blocks[0].start :])["content_size"] == 0
+    assert numbers(path) == list(range(COUNT))
 
 
 def test_a_killed_recorder_leaves_its_intact_chunks(tmp_path: Path) -> None:

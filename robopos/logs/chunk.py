@@ -53,7 +53,7 @@ def open_block(data: memoryview, block: Block, where: str) -> memoryview:
         elif block.compression == "zstd":
             opened = memoryview(_zstd(packed, block.size))
         elif block.compression == "lz4":
-            opened = memoryview(lz4.frame.LZ4FrameDecompressor().decompress(packed, max_length=block.size + 1))
+            opened = memoryview(_lz4(packed, block.size))
         else:
             raise LogError(f"{place} has compression {block.compression!r}; known are zstd, lz4 and none")
     except (zstandard.ZstdError, RuntimeError, EOFError, ValueError, MemoryError) as error:
@@ -72,6 +72,18 @@ def _zstd(packed: memoryview, size: int) -> bytes:
     if size == 0:
         return b""
     return zstandard.ZstdDecompressor().decompress(packed, max_output_size=size)
+
+
+def _lz4(packed: memoryview, size: int) -> bytes:
+    content = lz4.frame.get_frame_info(packed)["content_size"] if len(packed) else 0
+    if content == size:
+        whole: bytes = lz4.frame.decompress(packed)
+        return whole
+    if content:
+        raise ValueError(f"the frame holds {content} bytes, the record says {size}")
+    # The frame does not tell its size: grow, but not beyond what the record says.
+    grown: bytes = lz4.frame.LZ4FrameDecompressor().decompress(packed, max_length=size + 1)
+    return grown
 
 
 class Record(NamedTuple):
