@@ -1,6 +1,13 @@
 """The causal Transformer and the bundle that carries it."""
 
-from robopos.model.bundle import Bundle, Physical, bundle_hash, pick_device, residual_scale_at
+from robopos.model.bundle import (
+    Bundle,
+    Physical,
+    bundle_hash,
+    bundle_identity,
+    pick_device,
+    residual_scale_at,
+)
 from robopos.model.network import SequenceTransformer, loss_of
 from robopos.model.settings import ModelSettings
 from robopos.model.streaming import Ring, Step, StepOutput, StreamState, pick_mode
@@ -15,6 +22,7 @@ __all__ = [
     "StepOutput",
     "StreamState",
     "bundle_hash",
+    "bundle_identity",
     "loss_of",
     "pick_device",
     "pick_mode",

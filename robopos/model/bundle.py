@@ -193,6 +193,14 @@ def bundle_hash(folder: str | Path) -> str:
     return digest.hexdigest()
 
 
+def bundle_identity(bundle: Bundle) -> str:
+    """SHA-256 over what a bundle computes: layout, settings and weights, wherever it lies."""
+    digest = hashlib.sha256(repr((bundle.layout, bundle.settings)).encode())
+    for tensor in bundle.network.state_dict().values():
+        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
 def _increments(state: Mapping[str, Tensor]) -> dict[str, list[int]]:
     # The integers that define the fixed frequencies, for the eye and for other implementations.
     return {

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -16,11 +15,11 @@ from torch import Tensor
 
 from robopos.errors import LogError, ServingError
 from robopos.logs import Decoder, message_time_ns
-from robopos.model import Bundle, pick_device, pick_mode
+from robopos.model import Bundle, Step, bundle_identity, pick_device, pick_mode
 from robopos.sequences import InputStream, LiveTokens, Tokens, Verdict
 from robopos.sequences.admission import NS_PER_S, STARTS_SEGMENT
 from robopos.serving.stats import EngineStats, StreamStats
-from robopos.serving.steps import BlockStep, EagerStep, intra_op_threads, size_for
+from robopos.serving.steps import STEPS, exported_steps, intra_op_threads, size_for
 
 MAX_BACKLOG = 1024
 
@@ -50,6 +49,8 @@ class Engine:
         bundle: what to serve; its network is moved to ``device``.
         device: ``auto`` takes CUDA where torch finds it, else the CPU.
         mode: ``stream`` or ``window``; ``None`` takes ``stream`` where the position scheme allows it.
+        step: how mode ``stream`` computes a block: ``eager``, ``compile``, ``graph`` (CUDA), or a file of ``robopos
+            export`` (or several, of different block sizes).
         max_backlog: tokens that may wait for a prediction in mode ``stream``; one more is a reset, with the reason
             ``backlog``.
 
@@ -59,10 +60,17 @@ class Engine:
 
     Raises:
         ConfigError: an unknown mode, or ``stream`` with a scheme that does not stream.
+        ServingError: a step that cannot serve this bundle, or in mode ``window``.
     """
 
     def __init__(
-        self, bundle: Bundle, device: str = "auto", mode: str | None = None, *, max_backlog: int = MAX_BACKLOG
+        self,
+        bundle: Bundle,
+        device: str = "auto",
+        mode: str | None = None,
+        *,
+        step: str | Path | Sequence[str | Path] = "eager",
+        max_backlog: int = MAX_BACKLOG,
     ) -> None:
         self.bundle = bundle
         self.device = pick_device(device)
@@ -71,7 +79,7 @@ class Engine:
         self._state = self._network.start() if self.mode == "stream" else None
         small = self.device.type == "cpu" and bundle.settings.size in ("tiny", "small")
         self.threads = 1 if small else None
-        self._step: BlockStep = EagerStep(self._network)
+        self._steps = self._pick_steps(step)
         settings = bundle.settings
         self._live = LiveTokens(
             bundle.layout,
@@ -85,15 +93,30 @@ class Engine:
 
     @classmethod
     def load(
-        cls, folder: str | Path, device: str = "auto", mode: str | None = None, *, max_backlog: int = MAX_BACKLOG
+        cls,
+        folder: str | Path,
+        device: str = "auto",
+        mode: str | None = None,
+        *,
+        step: str | Path | Sequence[str | Path] = "eager",
+        max_backlog: int = MAX_BACKLOG,
     ) -> Engine:
         """The engine of a bundle's folder.
 
         Raises:
             BundleError: the bundle is missing or broken.
             ConfigError: the mode cannot be served.
+            ServingError: the step cannot.
         """
-        return cls(Bundle.load(folder), device, mode, max_backlog=max_backlog)
+        return cls(Bundle.load(folder), device, mode, step=step, max_backlog=max_backlog)
+
+    def _pick_steps(self, step: str | Path | Sequence[str | Path]) -> dict[int, Step]:
+        if self.mode == "window" and step != "eager":
+            raise ServingError(f"step {step!r} is of mode 'stream'; mode 'window' computes eagerly")
+        if isinstance(step, str) and step in STEPS:
+            return STEPS[step](self.bundle)
+        paths = [step] if isinstance(step, (str, Path)) else step
+        return exported_steps(paths, self.bundle, self.device, self.threads)
 
     @property
     def inputs(self) -> tuple[InputStream, ...]:
@@ -237,8 +260,9 @@ class Engine:
             return
         with intra_op_threads(self.threads):
             while self._live.held:
-                tokens, count = self._live.take(size_for(self._step.sizes, self._live.held))
-                self._state.absorb(self._step, self._there(tokens), count)
+                size = size_for(list(self._steps), self._live.held)
+                tokens, count = self._live.take(size)
+                self._state.absorb(self._steps[size], self._there(tokens), count)
                 self.stats.steps += 1
                 self.stats.absorbed += count
         self.stats.backlog = 0
@@ -264,7 +288,7 @@ class Engine:
         """All that was taken from the messages, in plain types and tensors (``torch.save`` keeps it); no statistics."""
         return {
             "mode": self.mode,
-            "network": self._identity(),
+            "network": bundle_identity(self.bundle),
             "tokens": self._live.snapshot(),
             "stream": None if self._state is None else self._state.snapshot(),
         }
@@ -276,7 +300,7 @@ class Engine:
         Raises:
             ServingError: it is of another bundle or mode.
         """
-        if snapshot["network"] != self._identity() or snapshot["mode"] != self.mode:
+        if snapshot["network"] != bundle_identity(self.bundle) or snapshot["mode"] != self.mode:
             raise ServingError(
                 f"the snapshot (mode {snapshot['mode']}) is not of this bundle in this mode ({self.mode}): "
                 "what it remembers has no meaning here"
@@ -287,12 +311,6 @@ class Engine:
         self.stats.count_reset("restored")
         self.stats.reference_ns = self._live.reference_ns
         self.stats.backlog = self._live.held if self._state is not None else 0
-
-    def _identity(self) -> str:
-        digest = hashlib.sha256(repr(self.bundle.layout).encode())
-        for tensor in self._network.state_dict().values():
-            digest.update(tensor.cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
-        return digest.hexdigest()
 
     def _forget(self, reason: str) -> None:
         if self._state is not None:
