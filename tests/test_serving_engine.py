@@ -7,11 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from conftest import START_NS, arm_messages
 
-from robopos.errors import BundleError, LogError, ServingError
+from robopos.errors import BundleError, ConfigError, LogError, ServingError
 from robopos.logs import StreamSpec, iter_messages, read_log, write_log
-from robopos.model import Bundle
+from robopos.model import Bundle, SequenceTransformer
+from robopos.model.defaults import fill_position_options
 from robopos.sequences import SequenceDataset, Verdict
 from robopos.serving import Engine, replay, replay_to_log
 from robopos.training import predict
@@ -22,47 +24,89 @@ def engine(trained: Path) -> Engine:
     return Engine.load(trained / "bundle", device="cpu")
 
 
-def evaluated(folder: Path, log: Path):
+def evaluated(folder: Path, log: Path, mode: str):
     bundle = Bundle.load(folder / "bundle")
     dataset = SequenceDataset.build([read_log(log, bundle.layout.log_streams())], bundle.layout)
-    return predict(bundle, dataset, "all")
+    return predict(bundle, dataset, "all", mode=mode)
 
 
+@pytest.mark.parametrize("mode", ["stream", "window"])
 @pytest.mark.parametrize("gap_s", [0.0, 30.0])
-def test_a_replayed_log_gives_what_evaluation_gives(engine: Engine, trained: Path, tmp_path: Path, gap_s: float):
+def test_a_replayed_log_gives_what_evaluation_gives(trained: Path, tmp_path: Path, gap_s: float, mode: str):
     log = tmp_path / "new.mcap"
     write_log(log, arm_messages(seconds=12, seed=7, gap_s=gap_s))
-    expected = evaluated(trained, log)
+    expected = evaluated(trained, log, mode)
+    engine = Engine.load(trained / "bundle", device="cpu", mode=mode)
     live = [step.prediction for step in replay(engine, log) if step.prediction is not None]
     assert [p.time_ns for p in live] == expected.reference_ns.tolist()
     values = np.stack([p.values for p in live])
     assert np.isfinite(values).all() and len(live) > 300
     np.testing.assert_allclose(values, expected.values, atol=1e-5)
     assert engine.stats.resets == ({"gap": 1} if gap_s else {})
+    assert engine.mode == mode
 
 
-def test_every_scheme_serves_in_window_mode(arm_log: Path, trained: Path):
-    import torch
+def test_modes_differ_by_what_the_window_forgets(trained: Path, tmp_path: Path):
+    """Two layers of 12 tokens reach 22 tokens back, a window of 24 holds them: equal. A shorter one is not."""
+    bundle = Bundle.load(trained / "bundle")
+    log = tmp_path / "new.mcap"
+    write_log(log, arm_messages(seconds=6, seed=7))
+    dataset = SequenceDataset.build([read_log(log, bundle.layout.log_streams())], bundle.layout)
+    stream, window = (predict(bundle, dataset, "all", mode=mode).values for mode in ("stream", "window"))
+    np.testing.assert_allclose(stream, window, atol=1e-5)
+    bundle.network.settings = settings = replace(bundle.settings, window=13)
+    short = predict(replace(bundle, settings=settings), dataset, "all", mode="window").values
+    assert np.abs(stream - short).max() > 1e-4
 
-    from robopos.model import SequenceTransformer
-    from robopos.model.defaults import fill_position_options
 
+def test_evaluation_of_some_anchors_gives_what_evaluation_of_all_gives(trained: Path, arm_log: Path):
+    bundle = Bundle.load(trained / "bundle")
+    dataset = SequenceDataset.build([read_log(arm_log, bundle.layout.log_streams())], bundle.layout)
+    every = predict(bundle, dataset, "all")
+    some = np.array([900, 12, 500, 501, 1200])
+    few = predict(bundle, dataset, "all", anchors=some, batch_size=50)
+    np.testing.assert_allclose(few.values, every.values[some - every.anchors[0]], atol=1e-5)
+    assert few.anchors.tolist() == some.tolist()
+
+
+SCHEMES = (
+    "none",
+    "index-sinusoidal",
+    "time-sinusoidal",
+    "index-rotary",
+    "index-learned",
+    "time-alibi",
+    "time-relative",
+)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_every_scheme_serves_as_it_is_evaluated(arm_log: Path, trained: Path, scheme: str):
     made = Bundle.load(trained / "bundle")
-    for scheme in ("none", "index-sinusoidal", "time-sinusoidal", "index-rotary", "index-learned"):
-        settings = fill_position_options(replace(made.settings, positions=scheme, position_options={}), 0.02)
-        torch.manual_seed(1)
-        bundle = replace(made, settings=settings, network=SequenceTransformer(made.layout, settings).eval())
-        dataset = SequenceDataset.build([read_log(arm_log, made.layout.log_streams())], made.layout)
-        engine = Engine(bundle, device="cpu")
-        live = []
-        for step in replay(engine, arm_log):
-            live += [step.prediction.values] if step.prediction is not None else []
-            if len(live) == 60:
-                break
-        first = made.settings.history
-        expected = predict(bundle, dataset, "all", anchors=np.arange(first, first + 60))
-        np.testing.assert_allclose(np.stack(live), expected.values, atol=1e-5, err_msg=scheme)
-        assert engine.mode == "window"
+    settings = fill_position_options(replace(made.settings, positions=scheme, position_options={}), 0.02)
+    torch.manual_seed(1)
+    bundle = replace(made, settings=settings, network=SequenceTransformer(made.layout, settings).eval())
+    dataset = SequenceDataset.build([read_log(arm_log, made.layout.log_streams())], made.layout)
+    engine = Engine(bundle, device="cpu")
+    assert engine.mode == ("window" if scheme.endswith(("sinusoidal", "learned")) else "stream")
+    live = []
+    for step in replay(engine, arm_log):
+        live += [step.prediction.values] if step.prediction is not None else []
+        if len(live) == 60:
+            break
+    first = made.settings.history
+    expected = predict(bundle, dataset, "all", anchors=np.arange(first, first + 60))
+    np.testing.assert_allclose(np.stack(live), expected.values, atol=1e-5)
+
+
+def test_a_mode_that_the_scheme_cannot_is_refused(trained: Path):
+    made = Bundle.load(trained / "bundle")
+    settings = replace(made.settings, positions="time-sinusoidal", position_options={})
+    bundle = replace(made, settings=settings, network=SequenceTransformer(made.layout, settings))
+    with pytest.raises(ConfigError, match=r"'stream' is not possible with the scheme 'time-sinusoidal': it adds pos"):
+        Engine(bundle, device="cpu", mode="stream")
+    with pytest.raises(ConfigError, match="mode is 'fast', must be one of stream, window"):
+        Engine.load(trained / "bundle", device="cpu", mode="fast")
 
 
 def test_pushed_values_equal_pushed_bytes(trained: Path, arm_log: Path):

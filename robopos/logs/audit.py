@@ -98,6 +98,11 @@ def audit(paths: PathLike | Iterable[PathLike]) -> tuple[Source, list[Audit], li
 
 
 def _open(topic: str, type: str, text: str, encoding: str) -> Audit:
+    if encoding in ("json", "protobuf"):
+        try:
+            return Audit(topic, type, encoding, Decoder(type, text, (), encoding), 0, f"{encoding}: only its stamps")
+        except LogError as error:
+            return Audit(topic, type, encoding, None, 0, str(error))
     if not type:
         return Audit(topic, type, encoding, None, 0, "no schema")
     try:
@@ -146,7 +151,7 @@ def _name(decoder: Decoder, opened: memoryview, offsets: Ints) -> None:
     for at in offsets.tolist():
         try:
             length = int.from_bytes(opened[at + 1 : at + 9], "little")
-            decoder.template(opened[at + 31 : at + 9 + length])
+            decoder.read(opened[at + 31 : at + 9 + length])
             return
         except LogError:
             continue

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from robopos.errors import LogError
 from robopos.logs.chunk import Block
-from robopos.logs.decoder import NS, Decoder
+from robopos.logs.decoder import NS, Decoded, Decoder
 from robopos.logs.gather import HEAD_BYTES, PAYLOAD, SKEW, Bytes, Ints, Rows, gather, read_heads
 from robopos.logs.template import Template
 
@@ -127,6 +127,10 @@ class _Gather:
     tally: Tally
 
     def run(self) -> None:
+        if not self.decoder.columnar:
+            for row in range(len(self.offsets)):
+                self._alone(row)
+            return
         left: Ints | None = None  # all
         for _ in range(_LAYOUTS):
             template = self._template(0 if left is None else int(left[0]))
@@ -151,13 +155,24 @@ class _Gather:
         try:
             return self.decoder.template(self._payload(row))
         except LogError as error:
-            self.columns.kept[self.first + row] = False
-            self.tally.broken += 1
-            self.tally.first_error = self.tally.first_error or str(error)
+            self._refuse(row, error)
             return None
 
+    def _refuse(self, row: int, error: LogError) -> None:
+        self.columns.kept[self.first + row] = False
+        self.tally.broken += 1
+        self.tally.first_error = self.tally.first_error or str(error)
+
+    def _alone(self, row: int) -> None:
+        try:
+            self._put(row, *self.decoder.read(self._payload(row)))
+        except LogError as error:
+            self._refuse(row, error)
+
     def _one(self, template: Template, row: int) -> None:
-        decoded = self.decoder.decode_as(template, self._payload(row))
+        self._put(row, self.decoder.decode_as(template, self._payload(row)), template)
+
+    def _put(self, row: int, decoded: Decoded, template: Template) -> None:
         self.columns.values[self.first + row] = decoded.values
         self.columns.stamp[self.first + row] = decoded.stamp_ns or 0
         if decoded.frame_id is not None:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from robopos.errors import LogError
 from robopos.logs.chunk import RECORD, Block, open_block, records
+from robopos.logs.foreign import as_mcap, foreign_kind
 
 MAGIC = b"\x89MCAP0\r\n"
 FOOTER, SCHEMA, CHANNEL, MESSAGE, CHUNK, MESSAGE_INDEX, CHUNK_INDEX, STATISTICS, DATA_END = 2, 3, 4, 5, 6, 7, 8, 11, 15
@@ -324,13 +325,15 @@ class Container:
 def _map(path: Path) -> memoryview:
     try:
         with open(path, "rb") as stream:
-            head = stream.read(len(MAGIC))
-            if head != MAGIC:
-                what = (
-                    "is empty" if not head else "is a ROS 1 bag" if head.startswith(b"#ROSBAG") else "is no MCAP file"
-                )
-                raise LogError(f"{path}: the file {what} (an MCAP file begins with \\x89MCAP0)")
-            return memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
+            head = stream.read(16)
+            if head.startswith(MAGIC):
+                return memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
+        kind = foreign_kind(head)
+        if kind is None:
+            what = "is no MCAP file" if head else "is empty"
+            raise LogError(f"{path}: the file {what} (an MCAP file begins with \\x89MCAP0)")
+        with as_mcap(path, kind) as copy:
+            return memoryview(mmap.mmap(copy.fileno(), 0, access=mmap.ACCESS_READ))
     except OSError as error:
         raise LogError(f"{path}: cannot be read ({error.strerror or error})") from error
 

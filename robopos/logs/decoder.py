@@ -11,12 +11,14 @@ import numpy.typing as npt
 
 from robopos.errors import LogError
 from robopos.logs.fields import check_paths, static_names
-from robopos.logs.schema import parse_schema
-from robopos.logs.template import Template, compile_template, has_header
+from robopos.logs.schema import MessageType, parse_schema
+from robopos.logs.template import Template, compile_template, has_header, template_of
+from robopos.logs.tree import Parse, lay, parser, stamp_and_frame
 
 NS = 1_000_000_000
 # Layouts kept; a stream alternates between few (two publishers, an array that is now and then empty).
 _KEPT = 16
+ENCODINGS = ("cdr", "ros1", "json", "protobuf")
 
 
 class Decoded(NamedTuple):
@@ -32,9 +34,10 @@ class Decoder:
 
     Args:
         type: "sensor_msgs/msg/Imu".
-        schema: the full text of its definition: ros2msg or ros2idl for cdr, ros1msg for ros1.
+        schema: the full text of its definition: ros2msg or ros2idl for cdr, ros1msg for ros1, the
+            FileDescriptorSet in base64 for protobuf; not used for json.
         fields: field paths, see `robopos.logs.StreamSpec`.
-        encoding: "cdr" (ROS 2) or "ros1".
+        encoding: "cdr" (ROS 2), "ros1", "json" or "protobuf".
 
     `layouts` counts the layouts met so far.
 
@@ -43,20 +46,26 @@ class Decoder:
     """
 
     def __init__(self, type: str, schema: str, fields: Sequence[str], encoding: str = "cdr") -> None:
-        if encoding not in ("cdr", "ros1"):
-            raise LogError(f"{type}: message encoding {encoding!r} is not read; known are cdr and ros1")
-        if not schema.strip() and type.rsplit("/", 1)[-1] != "Empty":
-            raise LogError(f"{type}: the schema is empty, so its fields are unknown")
+        if encoding not in ENCODINGS:
+            raise LogError(f"{type}: message encoding {encoding!r} is not read; known are {', '.join(ENCODINGS)}")
         self.type = type
         self.fields = tuple(fields)
         self.ros1 = encoding == "ros1"
-        schema_encoding = "ros1msg" if self.ros1 else "ros2idl" if _is_idl(schema) else "ros2msg"
-        self._message = parse_schema(type, schema, schema_encoding)
-        check_paths(self._message, self.fields, type)
-        self._static = [static_names(self._message, path) for path in self.fields]
-        self._names = None if None in self._static else self.expand(())
-        self._templates: list[Template] = []
         self.layouts = 0
+        self._templates: list[Template] = []
+        self._message: MessageType | None = None
+        self._parse: Parse | None = None
+        self._stamped = False
+        self._static: list[tuple[str, ...] | None] = [None] * len(self.fields)
+        if encoding in ("json", "protobuf"):
+            self._parse = parser(type, schema, encoding)
+        else:
+            if not schema.strip() and type.rsplit("/", 1)[-1] != "Empty":
+                raise LogError(f"{type}: the schema is empty, so its fields are unknown")
+            self._message = parse_schema(type, schema, _schema_encoding(schema, self.ros1))
+            check_paths(self._message, self.fields, type)
+            self._static = [static_names(self._message, path) for path in self.fields]
+        self._names = None if None in self._static else self.expand(())
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -73,8 +82,14 @@ class Decoder:
         return self._names
 
     def expand(self, found: Sequence[Sequence[str]]) -> tuple[str, ...]:
-        """The columns, where each field that the type alone does not expand holds the names `found` for it."""
-        parts = [found[number] if static is None else static for number, static in enumerate(self._static)]
+        """The columns, where each field that the type alone does not expand holds the names `found` for it.
+
+        A field for which nothing was found stays as it is: a column of what is missing.
+        """
+        parts = [
+            (found[number] or (self.fields[number],)) if static is None else static
+            for number, static in enumerate(self._static)
+        ]
         return tuple(dict.fromkeys(name for part in parts for name in part))
 
     @property
@@ -82,14 +97,19 @@ class Decoder:
         """Whether `names` is fixed."""
         return self._names is not None
 
-    def same_type(self, other: Decoder) -> bool:
-        """Whether both read the same definition, comments and constants aside."""
-        return self._message == other._message
+    @property
+    def columnar(self) -> bool:
+        """Whether equal layouts can be told by comparing bytes, so that many messages are read at once."""
+        return self._message is not None
 
     @property
     def has_header(self) -> bool:
-        """Whether the type begins with a std_msgs/Header."""
-        return has_header(self._message)
+        """Whether the messages have a stamp: by the type, or where that does not tell, by those seen so far."""
+        return self._stamped if self._message is None else has_header(self._message)
+
+    def same_type(self, other: Decoder) -> bool:
+        """Whether both read the same definition, comments and constants aside."""
+        return self._message == other._message
 
     def decode(self, data: bytes | memoryview) -> Decoded:
         """Decode one payload. A named element that the message has not is NaN.
@@ -99,7 +119,27 @@ class Decoder:
         Raises:
             LogError: the bytes do not fit the schema.
         """
-        return self.decode_as(self.template(data), data)
+        return self.read(data)[0]
+
+    def read(self, data: bytes | memoryview) -> tuple[Decoded, Template]:
+        """Decode one payload, and say how it is laid out.
+
+        Raises:
+            LogError: the bytes do not fit the schema.
+        """
+        if self._parse is None:
+            template = self.template(data)
+            return self.decode_as(template, data), template
+        tree = self._parse(bytes(data))
+        layout, payload = lay(self.type, tree)
+        if self._names is None:
+            self._names = self.expand(template_of(layout, self.fields, (), payload).found)
+        template = template_of(layout, self.fields, self._names, payload)
+        if template.missing:
+            template = template._replace(held=tuple(item.path for item in layout.numbers))
+        stamp, frame = stamp_and_frame(tree)
+        self._stamped = self._stamped or stamp is not None
+        return Decoded(template.numbers(payload, len(self._names)), stamp, frame), template
 
     def decode_as(self, template: Template, data: bytes | memoryview) -> Decoded:
         """Decode one payload that fits `template`."""
@@ -116,7 +156,7 @@ class Decoder:
         return Decoded(template.numbers(data, len(self.names)), stamp, frame)
 
     def template(self, data: bytes | memoryview) -> Template:
-        """The layout of one payload, compiled at first sight.
+        """The layout of one payload of a columnar encoding, compiled at first sight.
 
         Raises:
             LogError: the bytes do not fit the schema.
@@ -125,6 +165,8 @@ class Decoder:
         for template in kept:
             if template.fits(data):
                 return template
+        if self._message is None:
+            raise LogError(f"{self.type}: this encoding has no fixed layouts")
         if self._names is None:
             found = compile_template(self._message, self.fields, (), data, self.ros1).found
             self._names = self.expand(found)
@@ -135,5 +177,7 @@ class Decoder:
         return template
 
 
-def _is_idl(schema: str) -> bool:
-    return "struct " in schema and "module " in schema
+def _schema_encoding(schema: str, ros1: bool) -> str:
+    if ros1:
+        return "ros1msg"
+    return "ros2idl" if "struct " in schema and "module " in schema else "ros2msg"

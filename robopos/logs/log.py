@@ -6,11 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -69,6 +71,8 @@ class Stream:
 
     def to_pandas(self) -> pd.DataFrame:
         """Columns by name, indexed by `time_ns` as UTC times; `arrival_ns` is a column of its own."""
+        import pandas as pd  # slow to import, and most callers want arrays
+
         frame: pd.DataFrame = pd.DataFrame(self.values, columns=list(self.names))
         frame.insert(0, "arrival_ns", self.arrival_ns)
         frame.index = pd.DatetimeIndex(pd.to_datetime(self.time_ns, unit="ns", utc=True), name="time")

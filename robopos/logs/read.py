@@ -121,7 +121,7 @@ def _first_names(reading: Reading) -> None:
         for at in part.container.offsets(part.block, channel)[:count].tolist():
             try:
                 length = int.from_bytes(opened[at + 1 : at + 9], "little")
-                reading.decoder.template(opened[at + 31 : at + 9 + length])
+                reading.decoder.read(opened[at + 31 : at + 9 + length])
                 return
             except LogError:
                 continue

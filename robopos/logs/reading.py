@@ -25,7 +25,7 @@ class Reading:
         container, channel = held[0]
         self.type, self.schema = schema_of(container, channel)
         self.topic, self.encoding = channel.topic, channel.encoding
-        if not self.type:
+        if not self.type and self.encoding != "json":
             raise LogError(f"{self.where}: no schema is declared for it, so its fields are unknown")
         self.decoder = self._decoder(self.schema, spec.fields)
         for other_container, other in held[1:]:

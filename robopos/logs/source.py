@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
@@ -68,10 +69,12 @@ class Source:
 
 
 def schema_of(container: Container, channel: Channel) -> tuple[str, str]:
-    """(type, text) of a channel; ("", "") where it names no schema."""
+    """(type, text) of a channel; ("", "") where it names no schema. A binary schema is given in base64."""
     schema = container.schemas.get(channel.schema_id)
     if schema is None:
         return "", ""
+    if schema.encoding == "protobuf":
+        return schema.name, base64.b64encode(schema.data).decode()
     return schema.name, schema.data.decode("utf-8", "replace")
 
 

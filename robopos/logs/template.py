@@ -11,7 +11,7 @@ import numpy.typing as npt
 from robopos.logs.fields import Place, find
 from robopos.logs.gather import PAYLOAD
 from robopos.logs.schema import MessageType, short_name
-from robopos.logs.wire import Text, walk
+from robopos.logs.wire import Text, Walk, walk
 
 
 class Group(NamedTuple):
@@ -97,18 +97,31 @@ def compile_template(
         LogError: the bytes do not fit the type.
     """
     layout = walk(message, data, ros1=ros1)
+    stamp, frame = None, None
+    if has_header(message):
+        stamp = next(item.offset for item in layout.numbers if item.path == "header.stamp.sec")
+        frame = next(((t.offset, t.length) for t in layout.texts if t.path == "header.frame_id"), None)
+    head = [] if ros1 else [(0, 2)]  # the byte order
+    return template_of(layout, paths, names, data, head=head, stamp=stamp, frame=frame, sec="u4" if ros1 else "i4")
+
+
+def template_of(
+    layout: Walk,
+    paths: Sequence[str],
+    names: Sequence[str],
+    data: bytes | memoryview,
+    *,
+    head: Sequence[tuple[int, int]] = (),
+    stamp: int | None = None,
+    frame: tuple[int, int] | None = None,
+    sec: str = "i4",
+) -> Template:
+    """The template of one laid out payload; `head` are further bytes to check, `sec` is the type of its seconds."""
     found = find(layout, paths, data)
     places: dict[str, Place] = {}
     for column in found.columns:
         places.update(column)
-    head = [] if ros1 else [(0, 2)]  # the byte order
-    stamp, frame = None, None
-    if has_header(message):
-        # ROS 1 headers begin with a sequence number; the stamp is the first Time either way.
-        prefix = message.fields[0].name + "."
-        stamp = next(item.offset for item in layout.numbers if item.path == prefix + "stamp.sec")
-        frame = next(((t.offset, t.length) for t in layout.texts if t.path == prefix + "frame_id"), None)
-    checks = _checks(data, head + [(word, 4) for word in layout.words] + found.label_texts)
+    checks = _checks(data, [*head] + [(word, 4) for word in layout.words] + found.label_texts)
     spans = _spans([(offset, len(want)) for offset, want in checks], layout.texts, layout.end)
     groups = _groups(names, places, layout.order)
     return Template(
@@ -117,7 +130,7 @@ def compile_template(
         checks=checks,
         quick=tuple(np.frombuffer(data, f"u{unit}", count, offset).copy() for offset, unit, count in spans),
         frame_in_quick=frame is not None and any(o <= frame[0] and sum(frame) <= o + u * c for o, u, c in spans),
-        row=_row(spans, groups, stamp, layout.order + ("u4" if ros1 else "i4"), layout.order + "u4", layout.end),
+        row=_row(spans, groups, stamp, layout.order + sec, layout.order + "u4", layout.end),
         groups=groups,
         missing=tuple(number for number, name in enumerate(names) if name not in places),
         order=layout.order,

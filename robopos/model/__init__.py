@@ -3,5 +3,19 @@
 from robopos.model.bundle import Bundle, Physical, bundle_hash, pick_device
 from robopos.model.network import SequenceTransformer, loss_of
 from robopos.model.settings import ModelSettings
+from robopos.model.streaming import Ring, Step, StepOutput, StreamState, pick_mode
 
-__all__ = ["Bundle", "ModelSettings", "Physical", "SequenceTransformer", "bundle_hash", "loss_of", "pick_device"]
+__all__ = [
+    "Bundle",
+    "ModelSettings",
+    "Physical",
+    "Ring",
+    "SequenceTransformer",
+    "Step",
+    "StepOutput",
+    "StreamState",
+    "bundle_hash",
+    "loss_of",
+    "pick_device",
+    "pick_mode",
+]

@@ -91,7 +91,11 @@ class Bundle:
                 "limits": self.limits(),
                 "training": dict(self.training),
                 "metrics": self.metrics,
-                "versions": {"robopos": __version__, "torch": str(torch.__version__), "python": platform.python_version()},
+                "versions": {
+                    "robopos": __version__,
+                    "torch": str(torch.__version__),
+                    "python": platform.python_version(),
+                },
             }
             (beside / DESCRIPTION).write_text(yaml.safe_dump(description, sort_keys=False, allow_unicode=True))
             (beside / README).write_text(self._readme(folder.name))

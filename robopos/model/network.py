@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from robopos.model.settings import SIZES, ModelSettings
+from robopos.model.streaming import Ring, StepOutput, StreamState, pick_mode
 from robopos.positions import build_positions
+from robopos.positions.plan import Plan
 from robopos.sequences import SequenceLayout, Tokens
 
 
@@ -30,14 +30,26 @@ class Block(nn.Module):
         self.down = nn.Linear(hidden, dim, bias=False)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, x: Tensor, plan: Any) -> Tensor:
+    def forward(self, x: Tensor, plan: Plan) -> Tensor:
         """(B, N, D) -> (B, N, D); ``plan`` holds positions and the band, shared by all layers."""
+        q, k, v = self._project(x, plan)
+        return self._mix(x, plan.attend(q, k, v))
+
+    def step(self, x: Tensor, plan: Plan, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The same for new tokens behind cached keys and values (B, heads, S, D / heads); gives the new ones too."""
+        q, k, v = self._project(x, plan)
+        attended = plan.attend(q, torch.cat([keys, k], dim=-2), torch.cat([values, v], dim=-2))
+        return self._mix(x, attended), k, v
+
+    def _project(self, x: Tensor, plan: Plan) -> tuple[Tensor, Tensor, Tensor]:
         batch, count, dim = x.shape
         qkv = self.qkv(self.norm_attention(x)).view(batch, count, 3, self.heads, dim // self.heads)
         q, k, v = qkv.permute(2, 0, 3, 1, 4)  # 3 x (B, H, N, D / H)
         q, k = plan.rotate(self.norm_q(q).to(v.dtype), self.norm_k(k).to(v.dtype))
-        attended = plan.attend(q, k, v).transpose(1, 2).reshape(batch, count, dim)
-        x = x + self.dropout(self.out(attended))
+        return q, k, v
+
+    def _mix(self, x: Tensor, attended: Tensor) -> Tensor:
+        x = x + self.dropout(self.out(attended.transpose(1, 2).reshape(x.shape)))
         gate, up = self.gate_up(self.norm_forward(x)).chunk(2, dim=-1)
         return x + self.dropout(self.down(F.silu(gate) * up))
 
@@ -106,14 +118,52 @@ class SequenceTransformer(nn.Module):
 
     def encode(self, tokens: Tokens) -> Tensor:
         """(B, N, D): what the network knows after each token."""
-        values = torch.cat([tokens.values, tokens.measured.to(tokens.values.dtype)], dim=-1)
-        weight = self.embed.weight.dtype
-        x = self.embed(values.to(weight)) + self.kind(tokens.observed.to(weight))
-        x = self.positions.add(x, tokens.positions)
+        x = self.positions.add(self._embed(tokens), tokens.positions)
         plan = self.positions.plan(tokens.positions, context=self.settings.context, context_s=self.settings.context_s)
         for block in self.blocks:
             x = block(x, plan)
         return self.norm(x)
+
+    def step(self, tokens: Tokens, ring: Ring) -> StepOutput:
+        """New tokens behind those of a ring, for schemes that stream. Writes nothing: the caller keeps the ring.
+
+        Args:
+            tokens: (B, N, ...) with every field of ``positions`` (N,), numbered on from the ring's.
+            ring: at least ``context`` - 1 slots.
+        """
+        plan = self.positions.plan(
+            tokens.positions,
+            ring.positions_with(tokens.positions),
+            context=self.settings.context,
+            context_s=self.settings.context_s,
+        )
+        x, keys, values = self._embed(tokens), [], []
+        for block, old_keys, old_values in zip(self.blocks, ring.keys, ring.values, strict=True):
+            x, k, v = block.step(x, plan, old_keys, old_values)
+            keys.append(k)
+            values.append(v)
+        return StepOutput(self.norm(x), torch.stack(keys), torch.stack(values))
+
+    @property
+    def reach(self) -> int:
+        """Tokens before one that can touch its prediction: the bands of all layers."""
+        return len(self.blocks) * (self.settings.context - 1)
+
+    def start(self) -> StreamState:
+        """The state of a stream of which nothing came yet.
+
+        Raises:
+            ConfigError: the scheme does not stream.
+        """
+        pick_mode(self.positions, "stream")
+        size = SIZES[self.settings.size]
+        weight = self.embed.weight.detach()
+        return StreamState(Ring.empty(size.layers, size.heads, self.settings.context, size.dim, weight))
+
+    def _embed(self, tokens: Tokens) -> Tensor:
+        weight = self.embed.weight.dtype
+        values = torch.cat([tokens.values.to(weight), tokens.measured.to(weight)], dim=-1)
+        return self.embed(values) + self.kind(tokens.observed.to(weight))
 
     def predict(self, encoded: Tensor) -> tuple[Tensor, Tensor | None]:
         """The head alone, on (B, N, D)."""

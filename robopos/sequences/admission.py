@@ -45,7 +45,7 @@ class Admission:
         self._max_lateness_ns = None if max_lateness_s is None else round(max_lateness_s * NS_PER_S)
         self._min_interval_ns = [0 if rate is None else round(NS_PER_S / rate) for rate in max_rate_hz]
         self.newest_ns: int | None = None
-        self._last_kept_ns: dict[int, int] = {}
+        self.last_kept_ns: dict[int, int] = {}
 
     @classmethod
     def of(cls, layout: SequenceLayout) -> Admission:
@@ -56,7 +56,7 @@ class Admission:
     def reset(self) -> None:
         """Forget all: the next message is the first of a segment."""
         self.newest_ns = None
-        self._last_kept_ns.clear()
+        self.last_kept_ns.clear()
 
     def push(self, stream: int, time_ns: int, measured: bool = True) -> Verdict:
         """Judge the next message in arrival order.
@@ -80,9 +80,9 @@ class Admission:
                 return Verdict.LATE
         interval_ns = self._min_interval_ns[stream]
         if interval_ns:
-            last = self._last_kept_ns.get(stream)
+            last = self.last_kept_ns.get(stream)
             if last is not None and time_ns - last < interval_ns:
                 return Verdict.THINNED
-            self._last_kept_ns[stream] = time_ns
+            self.last_kept_ns[stream] = time_ns
         self.newest_ns = time_ns if self.newest_ns is None else max(self.newest_ns, time_ns)
         return verdict

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
 
 from robopos.errors import LogError, ServingError
 from robopos.logs import Decoder, message_time_ns
-from robopos.model import Bundle, pick_device
-from robopos.sequences import InputStream, LiveTokens, Verdict
+from robopos.model import Bundle, pick_device, pick_mode
+from robopos.sequences import InputStream, LiveTokens, Tokens, Verdict
+from robopos.sequences.admission import STARTS_SEGMENT
+from robopos.serving.stats import EngineStats, StreamStats
+from robopos.serving.steps import BlockStep, EagerStep, size_for
+
+MAX_BACKLOG = 1024
 
 
 class Prediction(NamedTuple):
@@ -33,64 +38,55 @@ class Prediction(NamedTuple):
     names: tuple[str, ...]
 
 
-@dataclass
-class StreamStats:
-    """Counts of one input stream, by what became of its messages."""
-
-    received: int = 0
-    admitted: int = 0
-    late: int = 0
-    thinned: int = 0
-    empty: int = 0
-    undecodable: int = 0
-    missing_values: int = 0
-    last_time_ns: int | None = None
-    last_arrival_ns: int | None = None
-
-
-@dataclass
-class EngineStats:
-    """What happened since the engine was made."""
-
-    streams: dict[str, StreamStats]
-    predictions: int = 0
-    resets: dict[str, int] = field(default_factory=dict)
-    last_step_s: float = 0.0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain types."""
-        return asdict(self)
-
-
 class Engine:
     """A bundle that is fed message by message, in order of arrival. One thread at a time.
 
-    Mode ``window``: each prediction computes the last ``window`` tokens anew, as evaluation does.
+    Mode ``stream``: each token is computed once, against the cached keys of the last ``context`` tokens; a step costs
+    the same whatever the history. Mode ``window``: each prediction computes the last ``window`` tokens anew. Either
+    gives the numbers of evaluation in the same mode.
 
     Args:
         bundle: what to serve; its network is moved to ``device``.
         device: ``auto`` takes CUDA where torch finds it, else the CPU.
+        mode: ``stream`` or ``window``; ``None`` takes ``stream`` where the position scheme allows it.
+        max_backlog: tokens that may wait for a prediction in mode ``stream``; one more is a reset, with the reason
+            ``backlog``.
+
+    Raises:
+        ConfigError: an unknown mode, or ``stream`` with a scheme that does not stream.
     """
 
-    mode = "window"
-
-    def __init__(self, bundle: Bundle, device: str = "auto") -> None:
+    def __init__(
+        self, bundle: Bundle, device: str = "auto", mode: str | None = None, *, max_backlog: int = MAX_BACKLOG
+    ) -> None:
         self.bundle = bundle
         self.device = pick_device(device)
+        self.mode = pick_mode(bundle.network.positions, mode)
         self._network = bundle.network.to(self.device).eval()
-        self._live = LiveTokens(bundle.layout, bundle.normalization, bundle.settings.window)
+        self._state = self._network.start() if self.mode == "stream" else None
+        self._step: BlockStep = EagerStep(self._network)
+        settings = bundle.settings
+        self._live = LiveTokens(
+            bundle.layout,
+            bundle.normalization,
+            max_backlog if self.mode == "stream" else settings.window,
+            (settings.context, settings.context_s),
+        )
         self._decoders = [Decoder(s.type, s.schema, list(s.fields), encoding=s.encoding) for s in self.inputs]
         self._numbers = {stream.name: number for number, stream in enumerate(self.inputs)}
         self.stats = EngineStats({stream.name: StreamStats() for stream in self.inputs})
 
     @classmethod
-    def load(cls, folder: str | Path, device: str = "auto") -> Engine:
+    def load(
+        cls, folder: str | Path, device: str = "auto", mode: str | None = None, *, max_backlog: int = MAX_BACKLOG
+    ) -> Engine:
         """The engine of a bundle's folder.
 
         Raises:
             BundleError: the bundle is missing or broken.
+            ConfigError: the mode cannot be served.
         """
-        return cls(Bundle.load(folder), device)
+        return cls(Bundle.load(folder), device, mode, max_backlog=max_backlog)
 
     @property
     def inputs(self) -> tuple[InputStream, ...]:
@@ -108,8 +104,8 @@ class Engine:
 
     @property
     def tokens(self) -> int:
-        """Messages that the next prediction will see."""
-        return len(self._live.window)
+        """Messages since the last reset, up to the ``window`` of training."""
+        return min(self._live.count, self.bundle.settings.window)
 
     @property
     def settled(self) -> bool:
@@ -128,16 +124,19 @@ class Engine:
             what became of it.
 
         Raises:
-            ServingError: unknown stream, wrong number of values, or a time that is no whole number.
+            ServingError: unknown stream; wrong number of values, or a time that is no int64, counted as ``refused``.
         """
         number = self._number(name)
         stats = self.stats.streams[name]
         stats.received += 1
-        if isinstance(time_ns, bool) or not isinstance(time_ns, (int, np.integer)):
-            raise ServingError(f"stream {name}: time_ns is {time_ns!r}, must be an integer of nanoseconds")
-        row = np.asarray(values, np.float64)
         fields = self.inputs[number].fields
+        whole = isinstance(time_ns, (int, np.integer)) and not isinstance(time_ns, bool)
+        if not whole or not -(2**63) <= time_ns < 2**63:
+            stats.refused += 1
+            raise ServingError(f"stream {name}: time_ns is {time_ns!r}, must be an integer of nanoseconds (int64)")
+        row = np.asarray(values, np.float64)
         if row.shape != (len(fields),):
+            stats.refused += 1
             raise ServingError(
                 f"stream {name}: values of shape {row.shape}, expected ({len(fields)},): {', '.join(fields)}"
             )
@@ -158,6 +157,7 @@ class Engine:
         except LogError:
             stats.undecodable += 1
             raise
+        stats.zero_stamps += decoded.stamp_ns == 0 and self.inputs[number].clock == "header"
         publish_ns = arrival_ns if publish_ns is None else publish_ns
         time_ns = message_time_ns(decoded.stamp_ns, arrival_ns, publish_ns, self.inputs[number].clock)
         return self._take(number, stats, time_ns, decoded.values, arrival_ns)
@@ -165,17 +165,19 @@ class Engine:
     def _take(
         self, number: int, stats: StreamStats, time_ns: int, row: NDArray[np.float64], arrival_ns: int | None
     ) -> Verdict:
+        if self._state is not None and self._live.held == self._live.capacity:
+            self.reset("backlog")
+        newest_ns = self._live.reference_ns
         verdict = self._live.push(number, time_ns, row)
-        if verdict in (Verdict.GAP, Verdict.CLOCK_JUMP):
-            self._count_reset(verdict.name.lower())
-        if verdict in (Verdict.LATE, Verdict.THINNED, Verdict.EMPTY):
-            kept = verdict.name.lower()
-            setattr(stats, kept, getattr(stats, kept) + 1)
-        else:
-            stats.admitted += 1
-            stats.last_time_ns = time_ns
-        stats.missing_values += int((~np.isfinite(row)).sum())
-        stats.last_arrival_ns = arrival_ns
+        if verdict in STARTS_SEGMENT:
+            self._forget(verdict.name.lower())
+        stats.count(verdict, time_ns, arrival_ns, newest_ns)
+        stats.missing_values += len(row) - int(np.isfinite(row).sum())
+        self.stats.reference_ns = self._live.reference_ns
+        self.stats.band_truncated = self._live.band_truncated
+        if self._state is not None:
+            self.stats.backlog = self._live.held
+            self.stats.backlog_most = max(self.stats.backlog_most, self._live.held)
         return verdict
 
     @torch.inference_mode()
@@ -197,10 +199,7 @@ class Engine:
                 "predict from the time of a message only"
             )
         started = time.perf_counter()
-        tokens = self._live.tokens()
-        if self.device.type != "cpu":
-            tokens = tokens.to(self.device)
-        mean, log_std = self._network.last(tokens)
+        mean, log_std = self._network.predict(self._encode())
         physical = self.bundle.physical(mean, log_std, self._live.base[None])
         self.stats.predictions += 1
         self.stats.last_step_s = time.perf_counter() - started
@@ -212,13 +211,40 @@ class Engine:
             names=self.bundle.layout.target_names,
         )
 
+    @torch.inference_mode()
+    def absorb(self) -> None:
+        """Take what waits into the cache, without a prediction. Mode ``window`` has nothing that waits."""
+        if self._state is None:
+            return
+        while self._live.held:
+            tokens, count = self._live.take(size_for(self._step.sizes, self._live.held))
+            self._state.absorb(self._step, self._there(tokens), count)
+            self.stats.steps += 1
+            self.stats.absorbed += count
+        self.stats.backlog = 0
+
+    def _encode(self) -> Tensor:
+        """(1, D) of the newest token."""
+        if self._state is None:
+            self.stats.steps += 1
+            return self._network.encode(self._there(self._live.tokens()))[:, -1]
+        self.absorb()
+        assert self._state.encoded is not None
+        return self._state.encoded
+
+    def _there(self, tokens: Tokens) -> Tokens:
+        return tokens if self.device.type == "cpu" else tokens.to(self.device)
+
     def reset(self, reason: str) -> None:
         """Forget all messages; ``reason`` is counted in the statistics."""
         self._live.reset()
-        self._count_reset(reason)
+        self._forget(reason)
 
-    def _count_reset(self, reason: str) -> None:
-        self.stats.resets[reason] = self.stats.resets.get(reason, 0) + 1
+    def _forget(self, reason: str) -> None:
+        if self._state is not None:
+            self._state.clear()
+        self.stats.count_reset(reason)
+        self.stats.reference_ns = self._live.reference_ns
 
     def _number(self, name: str) -> int:
         if name not in self._numbers:

@@ -80,6 +80,8 @@ def replay(
             wanted = from_ns is None or message.log_time_ns >= from_ns
             if verdict is not None and verdict not in DROPPED and wanted and (engine.settled or not settle):
                 prediction = engine.predict()
+            elif verdict is not None:
+                engine.absorb()
         yield Step(message, prediction, time.perf_counter() - started)
     if not found:
         raise ServingError(f"{paths}: none of the bundle's topics is there: {', '.join(names)}")

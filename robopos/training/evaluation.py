@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from robopos.model import Bundle, Physical
-from robopos.sequences import SequenceDataset, SequenceLayout
+from robopos.model import Bundle, SequenceTransformer, pick_mode
+from robopos.positions import Positions
+from robopos.sequences import SequenceDataset, SequenceLayout, TokenColumns
 from robopos.sequences.features import Floats
 from robopos.sequences.tokens import Ints
 
@@ -44,40 +46,79 @@ def predict(
     *,
     anchors: Ints | None = None,
     batch_size: int = 256,
+    mode: str | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Predictions:
-    """Predictions as served in window mode: one window of ``bundle.settings.window`` tokens for each anchor.
+    """Predictions as served: with cached keys over whole gap-free blocks, or one window for each anchor.
 
     Args:
-        split: whose blocks windows stay in.
+        split: whose blocks tokens stay in.
         anchors: token numbers; by default each that has ``burn_in`` tokens before it.
+        batch_size: windows, or tokens of a block, computed at once.
+        mode: ``stream`` or ``window``, as the engine has them; ``None`` takes ``stream`` where the scheme allows it.
         progress: is told anchors done and all.
+
+    Raises:
+        ConfigError: ``stream`` with a scheme that does not stream.
     """
+    mode = pick_mode(bundle.network.positions, mode)
     device = next(bundle.network.parameters()).device
     columns = dataset.columns(bundle.normalization, split, device)
     if anchors is None:
         anchors = columns.anchors(bundle.settings.history)
     horizons = bundle.layout.horizons_s
-    values: list[Physical] = []
-    for first in range(0, len(anchors), batch_size):
-        part = anchors[first : first + batch_size]
-        tokens, _ = columns.windows(torch.from_numpy(part).to(device), bundle.settings.window)
-        mean, log_std = bundle.network.last(tokens)
-        values.append(bundle.physical(mean, log_std, dataset.baselines.base[part]))
+    values = np.full((len(anchors), len(horizons), len(bundle.layout.targets)), np.nan)
+    stds = np.full_like(values, np.nan) if bundle.settings.loss == "gaussian" else None
+    encode = _encode_blocks if mode == "stream" else _encode_windows
+    done = 0
+    for rows, encoded in encode(bundle.network, columns, anchors, batch_size):
+        mean, log_std = bundle.network.predict(encoded)
+        values[rows], std = bundle.physical(mean, log_std, dataset.baselines.base[anchors[rows]])
+        if stds is not None:
+            stds[rows] = std
+        done += len(rows)
         if progress is not None:
-            progress(min(first + batch_size, len(anchors)), len(anchors))
-    shape = (0, len(horizons), len(bundle.layout.targets))
+            progress(done, len(anchors))
     known = type(dataset.baselines)(*(column[anchors] for column in dataset.baselines))
-    stds = [v.std for v in values if v.std is not None]
     return Predictions(
         anchors=anchors,
         reference_ns=dataset.table.reference_ns[anchors],
-        values=np.concatenate([v.values for v in values]) if values else np.zeros(shape),
-        std=np.concatenate(stds) if stds else None,
+        values=values,
+        std=stds,
         truth=dataset.targets[anchors],
         hold_last=known.hold_last(horizons),
         constant_velocity=known.constant_velocity(horizons),
     )
+
+
+Encoded = Iterator[tuple[Ints, Tensor]]
+"""Rows of the anchors (R,), and what the network knows after each of these tokens (R, D)."""
+
+
+def _encode_windows(network: SequenceTransformer, columns: TokenColumns, anchors: Ints, size: int) -> Encoded:
+    for first in range(0, len(anchors), size):
+        rows = np.arange(first, min(first + size, len(anchors)))
+        ends = torch.from_numpy(anchors[rows]).to(columns.values.device)
+        tokens, _ = columns.windows(ends, network.settings.window)
+        yield rows, network.encode(tokens)[:, -1]
+
+
+def _encode_blocks(network: SequenceTransformer, columns: TokenColumns, anchors: Ints, size: int) -> Encoded:
+    for block in columns.blocks:
+        inside = np.flatnonzero((anchors >= block.start) & (anchors < block.stop))
+        if not len(inside):
+            continue
+        state = network.start()
+        # Further back than the layers' bands together nothing reaches an anchor.
+        begin = max(block.start, int(anchors[inside].min()) - network.reach)
+        for start in range(begin, int(anchors[inside].max()) + 1, size):
+            stop = min(start + size, block.stop)
+            tokens, _ = columns.windows(torch.tensor([stop - 1], device=columns.values.device), stop - start)
+            assert tokens.positions.time_ns is not None
+            tokens = tokens._replace(positions=Positions(time_ns=tokens.positions.time_ns[0]))
+            encoded = state.absorb(network.step, tokens, stop - start)
+            rows = inside[(anchors[inside] >= start) & (anchors[inside] < stop)]
+            yield rows, encoded[0, torch.from_numpy(anchors[rows] - start)]
 
 
 def score(layout: SequenceLayout, predictions: Predictions) -> list[dict[str, Any]]:
