@@ -104,9 +104,7 @@ class SequenceDataset:
             self.targets[tokens],
         )
 
-    def columns(
-        self, normalization: Normalization, split: str, device: torch.device | str = "cpu"
-    ) -> TokenColumns:
+    def columns(self, normalization: Normalization, split: str, device: torch.device | str = "cpu") -> TokenColumns:
         """The columns of one split's windows, with targets, on a device."""
         base = with_center(self.layout, self.baselines.base, normalization.center)
         return TokenColumns(

@@ -136,7 +136,9 @@ class Normalization:
         return cls(**arrays)
 
 
-def fit_normalization(layout: SequenceLayout, features: Floats, observed: Floats, base: Floats, targets: Floats) -> Normalization:
+def fit_normalization(
+    layout: SequenceLayout, features: Floats, observed: Floats, base: Floats, targets: Floats
+) -> Normalization:
     """Statistics of the training tokens.
 
     A feature that never varies, or was never measured, keeps scale 1.

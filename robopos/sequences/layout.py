@@ -212,7 +212,8 @@ def resolve_layout(settings: SequenceSettings, log: Log) -> SequenceLayout:
             asked_of = {f for s, f in targets if s == number} & set(range(columns.start, columns.stop))
             if 0 < len(asked_of) < 4:
                 raise ConfigError(
-                    f"targets: stream {name}: name the whole quaternion {resolved.fields[columns.start][:-2]!r}, not a part"
+                    f"targets: stream {name}: {resolved.fields[columns.start][:-2]!r} is a quaternion: "
+                    "name it whole, not a part of it"
                 )
     targets = sorted(set(targets), key=targets.index)
     return SequenceLayout(

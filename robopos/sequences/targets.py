@@ -37,9 +37,7 @@ class Baselines(NamedTuple):
         return np.repeat(self.base[:, None], len(layout.horizons_s), axis=1)
 
 
-def read_targets(
-    layout: SequenceLayout, truth: TokenTable, reference_ns: Ints, segment: Ints, stop: Ints
-) -> Floats:
+def read_targets(layout: SequenceLayout, truth: TokenTable, reference_ns: Ints, segment: Ints, stop: Ints) -> Floats:
     """Targets read off the stamps of ``truth`` at reference + horizon.
 
     ``linear``: between the two neighbouring samples, masked where one is missing or they are further apart than the
