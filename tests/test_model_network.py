@@ -153,6 +153,7 @@ def test_losses_count_what_the_mask_keeps():
         ({"loss": "l1"}, "model.loss is 'l1'"),
         ({"dropout": 1.0}, "model.dropout is 1.0"),
         ({"burn_in": 500}, "model.burn_in is 500"),
+        ({"max_input_age_s": -0.1}, "model.max_input_age_s is -0.1, must be a time >= 0 in s"),
     ],
 )
 def test_wrong_settings_name_the_parameter(settings: dict, match: str):

@@ -59,6 +59,15 @@ def test_launch_and_parameter_file_set_every_parameter_of_the_node_once():
         assert (type(value), value) == (type(PARAMETERS[name].default), PARAMETERS[name].default), name
 
 
+def test_the_readme_lists_the_parameters_as_they_are():
+    pytest.importorskip("rclpy", reason="rclpy is not installed: the node's parameters cannot be read")
+    from robopos_ros.parameters import PARAMETERS
+
+    rows = [line.split(" | ") for line in (PACKAGE / "README.md").read_text().splitlines() if line.startswith("| `")]
+    listed = {name.strip("|` "): (default.strip("` |"), meaning.strip(" |")) for name, default, meaning in rows}
+    assert listed == {name: (str(entry.default).lower(), entry.description) for name, entry in PARAMETERS.items()}
+
+
 def test_the_node_takes_the_parameter_file():
     pytest.importorskip("rclpy", reason="rclpy is not installed")
     from robopos_ros.process import free_domain, private_environment

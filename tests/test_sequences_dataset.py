@@ -169,7 +169,7 @@ def test_a_gap_parts_segments_and_nothing_crosses_it(tmp_path: Path):
     assert np.isnan(dataset.baselines.base[second.start]).any()
     # A reference time just before the gap has no target in it.
     assert np.isnan(dataset.targets[first.stop - 1]).all()
-    columns = TokenColumns(layout, dataset.table, unit_normalization(layout), dataset.blocks)
+    columns = TokenColumns(dataset.table, unit_normalization(layout), dataset.blocks)
     tokens, _ = columns.windows(torch.tensor([second.start + 3]), 10)
     assert tokens.positions.valid.tolist() == [[False] * 6 + [True] * 4]
 
@@ -286,7 +286,7 @@ def test_messages_one_by_one_give_the_tokens_of_the_log(
     dataset = SequenceDataset.build([thinned], layout)
     features = layout.num_features
     normalization = replace(unit_normalization(layout), mean=np.full(features, 0.3), std=np.full(features, 0.7))
-    columns = TokenColumns(layout, dataset.table, normalization, dataset.blocks)
+    columns = TokenColumns(dataset.table, normalization, dataset.blocks)
 
     live = LiveTokens(layout, normalization, capacity=20)
     messages = sorted(

@@ -3,6 +3,7 @@
 from robopos.logs.audit import inspect_log
 from robopos.logs.decoder import Decoded, Decoder
 from robopos.logs.log import Log, Stream
+from robopos.logs.many import Logs, read_logs
 from robopos.logs.read import read_log
 from robopos.logs.records import LogMessage, RawMessage, StreamSpec, message_time_ns
 from robopos.logs.report import LogReport, TopicReport
@@ -16,6 +17,7 @@ __all__ = [
     "Log",
     "LogMessage",
     "LogReport",
+    "Logs",
     "RawMessage",
     "Stream",
     "StreamSpec",
@@ -24,6 +26,7 @@ __all__ = [
     "iter_messages",
     "message_time_ns",
     "read_log",
+    "read_logs",
     "schema_text",
     "write_log",
 ]

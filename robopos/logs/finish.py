@@ -25,7 +25,7 @@ def finish(reading: Reading, clock: str, on_damage: str, warnings: list[str]) ->
     """
     columns, decoder = reading.columns, reading.decoder
     total = len(columns.log)
-    broken = sum(tally.broken for tally in reading.tallies)
+    broken = reading.broken
     if broken:
         first = next(tally.first_error for tally in reading.tallies if tally.first_error)
         text = f"{reading.where}: {broken} of {total} messages do not decode; the first: {first}"

@@ -11,6 +11,7 @@ import yaml
 
 from robopos.errors import LogError
 
+_SUFFIXES = (".mcap", ".db3", ".bag")
 PathLike = str | os.PathLike[str]
 
 
@@ -30,6 +31,30 @@ def log_files(paths: PathLike | Iterable[PathLike]) -> tuple[Path, ...]:
     if not files:
         raise LogError("no log was given")
     return tuple(files)
+
+
+def separate_logs(paths: PathLike | Iterable[PathLike]) -> tuple[Path, ...]:
+    """The logs that these paths mean, each by itself: files, and rosbag2 folders as they are.
+
+    A folder without metadata.yaml stands for the `.mcap`, `.db3` and `.bag` files and the rosbag2 folders in it.
+
+    Raises:
+        LogError: nothing is there.
+    """
+    given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    logs: list[Path] = []
+    for item in given:
+        path = Path(item)
+        if not path.exists() and any(letter in str(path) for letter in "*?["):
+            logs += sorted(Path(name) for name in glob(str(path)))
+        elif path.is_dir() and not (path / "metadata.yaml").is_file():
+            inside = [file for suffix in _SUFFIXES for file in path.glob(f"*{suffix}")]
+            logs += sorted(inside + [file.parent for file in path.glob("*/metadata.yaml")])
+        else:
+            logs.append(path)
+    if not logs:
+        raise LogError(f"{', '.join(str(item) for item in given) or 'nothing'}: there is no log")
+    return tuple(logs)
 
 
 def _expand(path: Path) -> list[Path]:

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from typing import Literal, NamedTuple
+from pathlib import Path
+from typing import Literal
 
 from robopos.errors import LogError
-from robopos.logs.columns import Columns, Tally, decode_block
+from robopos.logs import cache as kept
+from robopos.logs.decode import decode
 from robopos.logs.finish import check_offsets, finish
-from robopos.logs.log import Log
+from robopos.logs.log import Log, Stream
 from robopos.logs.paths import PathLike
 from robopos.logs.reading import Reading
 from robopos.logs.records import Clock, StreamSpec, check_clock
-from robopos.logs.source import Part, Source
-
-
-class _Job(NamedTuple):
-    """The rows of one stream in one block: channel ids with their first rows."""
-
-    stream: Reading
-    channel: int
-    first: int
+from robopos.logs.source import Source
 
 
 def read_log(
@@ -31,6 +23,7 @@ def read_log(
     *,
     clock: Clock = "header",
     on_damage: Literal["error", "skip"] = "error",
+    cache: bool = True,
     workers: int | None = None,
 ) -> Log:
     """Read topics of one log into float64 columns.
@@ -43,6 +36,8 @@ def read_log(
         on_damage: "error" raises at the first damaged chunk or message; "skip" reads the rest and tells in
             `Log.warnings` how much is missing. A file that is only cut at its end is read up to there either
             way, with a warning.
+        cache: keep the columns as Arrow files in the user's cache folder (see `robopos.logs.cache`), and map them
+            when the same is asked of the same content again. Needs pyarrow; nothing damaged is kept.
         workers: threads that unpack and decode; None takes the number of processors, at most 8.
 
     Returns:
@@ -66,85 +61,32 @@ def read_log(
         if container.damages and on_damage == "error":
             raise LogError(container.damages[0] + " (on_damage='skip' reads the rest)")
         warnings += container.damages
-    readings = [Reading(name, spec, source) for name, spec in streams.items()]
-    damages = _decode(readings, on_damage, workers)
+    files = _cache_files(source, streams, clock) if cache and not warnings else {}
+    found = {name: entry for name, path in files.items() if (entry := kept.load(path)) is not None}
+    readings = [Reading(name, spec, source) for name, spec in streams.items() if name not in found]
+    damages = decode(readings, on_damage, workers) if readings else []
     again = [reading for reading in readings if reading.expand_by_names()]
     if again:
-        _decode(again, on_damage, workers)
+        decode(again, on_damage, workers)
     warnings += damages
-    finished = {}
+    finished: dict[str, Stream] = {}
+    for name, entry in found.items():
+        finished[name] = entry.stream
+        warnings += entry.warnings
     for reading in readings:
-        finished[reading.name] = finish(reading, reading.spec.clock or clock, on_damage, warnings)
+        own: list[str] = []
+        stream = finish(reading, reading.spec.clock or clock, on_damage, own)
+        finished[reading.name] = stream
+        if reading.name in files and not damages and not reading.broken:
+            own += filter(None, [kept.store(files[reading.name], stream, own)])
+        warnings += own
+    finished = {name: finished[name] for name in streams}
     check_offsets(source.name, finished)
     return Log(finished, source.paths, tuple(dict.fromkeys(warnings)))
 
 
-def _decode(readings: list[Reading], on_damage: str, workers: int | None) -> list[str]:
-    """Decode all blocks of these streams; returns what is damaged."""
-    jobs: dict[int, list[_Job]] = {}
-    parts: dict[int, Part] = {}
-    for reading in readings:
-        rows = 0
-        for part, channel, count in reading.blocks():
-            parts[part.number] = part
-            jobs.setdefault(part.number, []).append(_Job(reading, channel, rows))
-            rows += count
-        if rows == 0:
-            raise LogError(f"{reading.where} has no messages")
-        _first_names(reading)
-        reading.columns = Columns.empty(rows, len(reading.decoder.names))
-        reading.tallies = []
-    with ThreadPoolExecutor(workers or min(8, os.cpu_count() or 1)) as pool:
-        numbers = sorted(jobs)
-        results = list(pool.map(lambda number: _run(parts[number], jobs[number]), numbers))
-    damages = []
-    for number, (tallies, error) in zip(numbers, results, strict=True):
-        if error:
-            if on_damage == "error":
-                raise LogError(f"{error} (on_damage='skip' reads the rest)")
-            lost = sum(parts[number].container.count(parts[number].block, job.channel) for job in jobs[number])
-            damages.append(f"{error}; {lost} messages of the asked topics are lost")
-        for job, tally in zip(jobs[number], tallies, strict=True):
-            job.stream.tallies.append(tally)
-    return damages
-
-
-def _first_names(reading: Reading) -> None:
-    """Let the first message that decodes name the columns, before threads share the decoder."""
-    for part, channel, count in reading.blocks():
-        if reading.decoder.named:
-            return
-        try:
-            opened = part.open()
-        except LogError:
-            continue
-        for at in part.container.offsets(part.block, channel)[:count].tolist():
-            try:
-                length = int.from_bytes(opened[at + 1 : at + 9], "little")
-                reading.decoder.read(opened[at + 31 : at + 9 + length])
-                return
-            except LogError:
-                continue
-    if not reading.decoder.named:
-        raise LogError(f"{reading.where}: not one message decodes as {reading.type}")
-
-
-def _run(part: Part, jobs: list[_Job]) -> tuple[list[Tally], str]:
-    tallies: list[Tally] = []
-    try:
-        opened = part.open()
-        for job in jobs:
-            offsets = part.container.offsets(part.block, job.channel)
-            block = part.block._replace(number=part.number)
-            tallies.append(
-                decode_block(job.stream.decoder, opened, block, offsets, job.channel, job.stream.columns, job.first)
-            )
-    except LogError as error:
-        for job in jobs[len(tallies) :]:
-            count = part.container.count(part.block, job.channel)
-            job.stream.columns.kept[job.first : job.first + count] = False
-            tallies.append(Tally([{} for _ in job.stream.decoder.fields]))
-        text = str(error)
-        where = str(part.container.path)
-        return tallies, text if text.startswith(where) else f"{where}: chunk at byte {part.block.start}: {text}"
-    return tallies, ""
+def _cache_files(source: Source, streams: Mapping[str, StreamSpec], clock: str) -> dict[str, Path]:
+    if not kept.available():
+        return {}
+    contents = [kept.content_key(container) for container in source.containers]
+    return {name: kept.stream_path(contents, name, spec, spec.clock or clock) for name, spec in streams.items()}

@@ -53,6 +53,11 @@ class Reading:
                     found.append((part, channel, part.container.count(part.block, channel)))
         return found
 
+    @property
+    def broken(self) -> int:
+        """How many messages did not decode."""
+        return sum(tally.broken for tally in self.tallies)
+
     def held(self) -> list[str]:
         """Every name below the asked fields that some message holds."""
         return list(dict.fromkeys(name for tally in self.tallies for name in tally.held))

@@ -1,6 +1,6 @@
 """The causal Transformer and the bundle that carries it."""
 
-from robopos.model.bundle import Bundle, Physical, bundle_hash, pick_device
+from robopos.model.bundle import Bundle, Physical, bundle_hash, pick_device, residual_scale_at
 from robopos.model.network import SequenceTransformer, loss_of
 from robopos.model.settings import ModelSettings
 from robopos.model.streaming import Ring, Step, StepOutput, StreamState, pick_mode
@@ -18,4 +18,5 @@ __all__ = [
     "loss_of",
     "pick_device",
     "pick_mode",
+    "residual_scale_at",
 ]

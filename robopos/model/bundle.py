@@ -53,12 +53,17 @@ class Bundle:
     training: Mapping[str, Any] = field(default_factory=dict)
     metrics: Any = field(default_factory=list)
 
-    def physical(self, mean: Tensor, log_std: Tensor | None, base: Floats) -> Physical:
+    def physical(
+        self, mean: Tensor, log_std: Tensor | None, base: Floats, horizons_s: Floats | None = None
+    ) -> Physical:
         """The network's (B, H, T) residuals on the last observed values ``base`` (B, T), in units.
 
-        Float64 from here on; angles come back wrapped, quaternions of unit length. ``std`` is of each component.
+        Float64 from here on; angles come back wrapped, quaternions of unit length; ``std`` is of each component.
+        ``horizons_s`` (H,) are those that the head was told, where they are not the layout's.
         """
         scale = self.normalization.residual_scale
+        if horizons_s is not None:
+            scale = residual_scale_at(horizons_s, self.layout, self.normalization)
         base = with_center(self.layout, base, self.normalization.center)
         values = compose(self.layout.target_kinds, base[:, None], mean.double().cpu().numpy() * scale)
         std = None if log_std is None else np.exp(log_std.double().cpu().numpy()) * scale
@@ -156,6 +161,15 @@ class Bundle:
             f"Serve it: `robopos serve {name}`; run it over a log: `robopos replay {name} LOG -o out.mcap`.\n"
             "It is not a safety device: keep limits in the controller.\n"
         )
+
+
+def residual_scale_at(horizons_s: Floats, layout: SequenceLayout, normalization: Normalization) -> Floats:
+    """(..., H) seconds -> (..., H, T): the scale of residuals, linear between the layout's horizons, held beyond.
+
+    The head is told a horizon, not its number, so what it gives must be scaled by the horizon alone.
+    """
+    columns = [np.interp(horizons_s, layout.horizons_s, scale) for scale in normalization.residual_scale.T]
+    return np.stack(columns, axis=-1)
 
 
 def pick_device(name: str) -> torch.device:

@@ -55,21 +55,27 @@ class Block(nn.Module):
 
 
 class HorizonHead(nn.Module):
-    """The head is told the horizon: one network for every horizon, (B, N, D) -> (B, N, H, outputs)."""
+    """The head is told the horizon: one network for every horizon, (..., D) -> (..., H, outputs)."""
 
     def __init__(self, dim: int, horizons_s: tuple[float, ...], outputs: int) -> None:
         super().__init__()
         self.state = nn.Linear(dim, dim)
         self.ahead = nn.Linear(2, dim, bias=False)
         self.out = nn.Linear(dim, outputs)
-        horizons = torch.tensor(horizons_s, dtype=torch.float64)
-        scaled = horizons / horizons.max()
-        # Linear, and logarithmic over two decades: near and far horizons differ in one or the other.
-        features = torch.stack([2 * scaled - 1, 1 + torch.log10(scaled) / 2], dim=-1)
+        self.furthest_s = max(horizons_s)
+        features = self.features(torch.tensor(horizons_s, dtype=torch.float64))
         self.register_buffer("horizon_features", features.float())  # (H, 2)
 
-    def forward(self, x: Tensor) -> Tensor:
-        ahead = self.ahead(self.horizon_features.to(self.ahead.weight.dtype))  # (H, D)
+    def features(self, horizons_s: Tensor) -> Tensor:
+        """(..., H) float64 seconds after the newest message -> (..., H, 2)."""
+        scaled = horizons_s / self.furthest_s
+        # Linear, and logarithmic over two decades: near and far horizons differ in one or the other.
+        return torch.stack([2 * scaled - 1, 1 + torch.log10(scaled.clamp(min=1e-4)) / 2], dim=-1)
+
+    def forward(self, x: Tensor, horizons_s: Tensor | None = None) -> Tensor:
+        """``horizons_s`` (..., H) float64, instead of those of the layout."""
+        features = self.horizon_features if horizons_s is None else self.features(horizons_s)
+        ahead = self.ahead(features.to(self.ahead.weight.dtype))  # (..., H, D)
         return self.out(F.silu(self.state(x)[..., None, :] + ahead))
 
 
@@ -90,6 +96,7 @@ class SequenceTransformer(nn.Module):
         size = SIZES[settings.size]
         self.settings = settings
         self.num_targets = len(layout.targets)
+        self.horizons_s = layout.horizons_s
         # A missing value is 0 and says so in the second half; the stream gives the token's kind.
         self.embed = nn.Linear(2 * layout.num_features, size.dim, bias=False)
         self.kind = nn.Linear(len(layout.streams), size.dim, bias=False)
@@ -165,17 +172,17 @@ class SequenceTransformer(nn.Module):
         values = torch.cat([tokens.values.to(weight), tokens.measured.to(weight)], dim=-1)
         return self.embed(values) + self.kind(tokens.observed.to(weight))
 
-    def predict(self, encoded: Tensor) -> tuple[Tensor, Tensor | None]:
-        """The head alone, on (B, N, D)."""
-        out = self.head(encoded)
+    def predict(self, encoded: Tensor, horizons_s: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+        """The head alone, on (..., D); ``horizons_s`` float64 (H,) or (..., H) instead of the layout's."""
+        out = self.head(encoded, horizons_s)
         if out.shape[-1] == self.num_targets:
             return out, None
         mean, log_std = out.split(self.num_targets, dim=-1)
         # exp(±7) of the residual's scale: further out a loss would only overflow.
         return mean, log_std.clamp(-7.0, 7.0)
 
-    def forward(self, tokens: Tokens) -> tuple[Tensor, Tensor | None]:
-        return self.predict(self.encode(tokens))
+    def forward(self, tokens: Tokens, horizons_s: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+        return self.predict(self.encode(tokens), horizons_s)
 
     def last(self, tokens: Tokens) -> tuple[Tensor, Tensor | None]:
         """The prediction of the last token alone, (B, H, T): what evaluation and serving ask for."""

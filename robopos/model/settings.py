@@ -36,6 +36,8 @@ class ModelSettings:
         burn_in: tokens at the start of a window without loss; ``null`` takes ``context``.
         dropout: after attention and feed-forward, in training.
         loss: ``mse``, ``huber`` or ``gaussian`` (predicts a standard deviation too).
+        max_input_age_s: trained to predict from up to so long (s) after the newest message, which serving may then ask
+            for; 0 predicts from the message's time only.
     """
 
     positions: str = "time-rotary"
@@ -47,6 +49,7 @@ class ModelSettings:
     burn_in: int | None = None
     dropout: float = 0.0
     loss: str = "huber"
+    max_input_age_s: float = 0.0
 
     def __post_init__(self) -> None:
         require(self.size in SIZES, "model.size", self.size, f"one of {', '.join(SIZES)}")
@@ -65,6 +68,12 @@ class ModelSettings:
             f"null, or tokens from 0 to below model.window ({self.window})",
         )
         require(0 <= self.dropout < 1, "model.dropout", self.dropout, "a share from 0 to below 1")
+        require(
+            math.isfinite(self.max_input_age_s) and self.max_input_age_s >= 0,
+            "model.max_input_age_s",
+            self.max_input_age_s,
+            "a time >= 0 in s",
+        )
         require(self.loss in LOSSES, "model.loss", self.loss, f"one of {', '.join(LOSSES)}")
 
     @property

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -117,6 +117,18 @@ class StreamState:
         self.ring.valid.fill_(False)
         self.count = 0
         self.encoded = None
+
+    def snapshot(self) -> dict[str, Any]:
+        """A copy in plain types and tensors."""
+        encoded = None if self.encoded is None else self.encoded.clone()
+        return {"ring": [tensor.clone() for tensor in self.ring], "count": self.count, "encoded": encoded}
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Go on from a snapshot of a state of the same shape."""
+        for tensor, old in zip(self.ring, saved["ring"], strict=True):
+            tensor.copy_(old)
+        self.count = saved["count"]
+        self.encoded = None if saved["encoded"] is None else saved["encoded"].to(self.ring.keys.device)
 
 
 MODES = ("stream", "window")

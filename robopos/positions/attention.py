@@ -54,12 +54,13 @@ def biased_attention(q: Tensor, k: Tensor, v: Tensor, visible: Visibility, terms
 
     On a GPU it is one fused kernel. Compiled for a CPU it is one block: a loop would be unrolled for one N.
     """
-    count = q.shape[-2]
-    if count > BLOCK and fuses(q):
+    # No length is compared while compiling: it would become a guard, and another length a new graph.
+    compiling, count = torch.compiler.is_compiling(), q.shape[-2]
+    if fuses(q) and (compiling or count > BLOCK):
         dtype = _working_dtype(q)
-        fused = fused_attention if torch.compiler.is_compiling() else compiled_fused_attention()
+        fused = fused_attention if compiling else compiled_fused_attention()
         return _blank(fused(q.to(dtype), k.to(dtype), v.to(dtype), visible.mask, terms), visible)
-    if torch.compiler.is_compiling() or count <= BLOCK:
+    if compiling or count <= BLOCK:
         return _blank(_block(q, k, v, visible.mask, terms, slice(None)), visible)
     learns = torch.is_grad_enabled() and _any_learns(q, k, v, terms)
     blocks = []

@@ -134,7 +134,7 @@ class PositionScheme(nn.Module):
 
 def _folded(biases: tuple[BiasTerm, ...], queries: Positions, keys: Positions) -> Tensor | None:
     # One block of scores, as in a streaming step, costs less than widened keys and values.
-    if queries.length() <= BLOCK:
+    if not biases or torch.compiler.is_compiling() or queries.length() <= BLOCK:
         return None
     total: Tensor | None = None
     for bias in biases:

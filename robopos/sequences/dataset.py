@@ -13,6 +13,7 @@ from robopos.errors import SequenceError
 from robopos.logs import Log
 from robopos.sequences.arrays import Floats, Ints
 from robopos.sequences.features import Normalization, fit_normalization, with_center
+from robopos.sequences.geometry import difference
 from robopos.sequences.layout import SequenceLayout
 from robopos.sequences.settings import SplitSettings
 from robopos.sequences.splits import Block, split_blocks, whole_blocks
@@ -26,12 +27,14 @@ class SequenceDataset:
     """Tokens, what is known at each, what is to be predicted from each, and the blocks they lie in.
 
     ``messages`` are all that was read, with blocks ``message_blocks`` in their numbers; ``table`` the tokens among
-    them, to which ``baselines``, ``targets`` (n, H, T; NaN where the log cannot say) and ``blocks`` belong.
+    them, of numbers ``chosen`` (n,), to which ``baselines``, ``targets`` (n, H, T; NaN where the log cannot say) and
+    ``blocks`` belong.
     """
 
     layout: SequenceLayout
     messages: TokenTable
     message_blocks: list[Block]
+    chosen: Ints
     table: TokenTable
     baselines: Baselines
     targets: Floats
@@ -78,7 +81,7 @@ class SequenceDataset:
             start, stop = np.searchsorted(chosen, [block.start, block.stop]).tolist()
             blocks += [Block(block.split, start, stop)] if stop > start else []
         baselines = read_baselines(layout, messages).take(chosen)
-        return cls(layout, messages, message_blocks, table, baselines, targets, blocks)
+        return cls(layout, messages, message_blocks, chosen, table, baselines, targets, blocks)
 
     def locate(self, table: TokenTable) -> Ints:
         """(n,) the number that each token of ``table``, of the same files, has in this data's table.
@@ -104,12 +107,20 @@ class SequenceDataset:
             self.targets[tokens],
         )
 
+    def targets_after(self, age_ns: Ints) -> Floats:
+        """(n, H, T) the targets if horizons counted from so long (n,) after each token's reference time."""
+        stop = _stop_of(self.message_blocks, len(self.messages))[self.chosen]
+        return read_targets(self.layout, self.messages, self.table.reference_ns + age_ns, self.table.segment, stop)
+
+    def base(self, normalization: Normalization) -> Floats:
+        """(n, T) what predictions count from."""
+        return with_center(self.layout, self.baselines.base, normalization.center)
+
     def columns(self, normalization: Normalization, split: str, device: torch.device | str = "cpu") -> TokenColumns:
         """The columns of one split's windows, with targets, on a device."""
-        base = with_center(self.layout, self.baselines.base, normalization.center)
-        return TokenColumns(
-            self.layout, self.table, normalization, self.of_split(split), base=base, targets=self.targets, device=device
-        )
+        residual = difference(self.layout.target_kinds, self.targets, self.base(normalization)[:, None])
+        residual /= normalization.residual_scale
+        return TokenColumns(self.table, normalization, self.of_split(split), residual, device)
 
     def median_interval_s(self, split: str = "train") -> float:
         """The median time between neighbouring tokens of a split (s); ties do not count."""

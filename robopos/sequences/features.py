@@ -15,6 +15,7 @@ from robopos.sequences.layout import InputStream, SequenceLayout
 
 # An elapsed time goes in as its logarithm; one of no length as that of a millisecond.
 SHORTEST_S = 1e-3
+FURTHEST = 1e6  # standard deviations
 
 
 class StreamMemory(NamedTuple):
@@ -100,8 +101,9 @@ class Normalization:
 
     def apply(self, features: Floats, columns: slice) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         """Normalized float32 (n, d) with 0 where missing, and the mask (n, d) of what was measured."""
-        measured = np.isfinite(features)
         scaled = (features - self.mean[columns]) / self.std[columns]
+        # So far out it is no measurement; in float32 its square would spoil all that attends to it.
+        measured = np.abs(scaled) <= FURTHEST
         return np.where(measured, scaled, 0.0).astype(np.float32), measured
 
     def to_dict(self) -> dict[str, Any]:

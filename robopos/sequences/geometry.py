@@ -1,7 +1,7 @@
 """Values on the line, on the circle and on the sphere: differences, sums and what lies between.
 
-A kind a column: ``linear``; ``angle`` in radians, wrapped to (−π, π]; ``quaternion``, four neighbouring columns x, y, z,
-w of unit length, where q and −q are one rotation.
+A kind a column: ``linear``; ``angle`` in radians, wrapped to (−π, π]; ``quaternion``, four neighbouring columns x, y,
+z, w of unit length, where q and −q are one rotation.
 """
 
 from __future__ import annotations

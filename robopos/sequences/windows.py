@@ -13,8 +13,6 @@ from robopos.errors import SequenceError
 from robopos.positions import Positions
 from robopos.sequences.arrays import Floats, Ints
 from robopos.sequences.features import Normalization
-from robopos.sequences.geometry import difference
-from robopos.sequences.layout import SequenceLayout
 from robopos.sequences.splits import Block
 from robopos.sequences.tokens import TokenTable
 
@@ -52,21 +50,19 @@ class TokenColumns:
     """The columns of a token table as tensors on one device; ``windows`` gathers from them.
 
     Args:
-        layout: the description of the sequence.
         table: its n tokens.
         normalization: applied once, here.
         blocks: the blocks that windows stay in.
-        base, targets: (n, T) and (n, H, T), given where windows carry targets.
+        residual: (n, H, T) targets minus base in units of their scale, NaN where the log cannot say; given where
+            windows carry targets.
     """
 
     def __init__(
         self,
-        layout: SequenceLayout,
         table: TokenTable,
         normalization: Normalization,
         blocks: list[Block],
-        base: Floats | None = None,
-        targets: Floats | None = None,
+        residual: Floats | None = None,
         device: torch.device | str = "cpu",
     ) -> None:
         values, measured = normalization.apply(table.features, slice(None))
@@ -80,11 +76,10 @@ class TokenColumns:
         self.time_ns = torch.from_numpy(table.time_ns).to(device)  # (n,)
         self.start = torch.from_numpy(start).to(device)  # (n,) first token that a window ending here may hold
         self.targets = self.mask = None
-        if base is not None and targets is not None:
-            scaled = difference(layout.target_kinds, targets, base[:, None]) / normalization.residual_scale
-            mask = np.isfinite(scaled)
+        if residual is not None:
+            mask = np.isfinite(residual)
             self.mask = torch.from_numpy(mask).to(device)  # (n, H, T)
-            self.targets = torch.from_numpy(np.where(mask, scaled, 0.0).astype(np.float32)).to(device)
+            self.targets = torch.from_numpy(np.where(mask, residual, 0.0).astype(np.float32)).to(device)
 
     def windows(self, ends: Tensor, length: int) -> tuple[Tokens, Tensor]:
         """The windows of ``length`` tokens that end with (and hold) tokens ``ends`` (B,).

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,15 +18,15 @@ from robopos.errors import LogError, ServingError
 from robopos.logs import Decoder, message_time_ns
 from robopos.model import Bundle, pick_device, pick_mode
 from robopos.sequences import InputStream, LiveTokens, Tokens, Verdict
-from robopos.sequences.admission import STARTS_SEGMENT
+from robopos.sequences.admission import NS_PER_S, STARTS_SEGMENT
 from robopos.serving.stats import EngineStats, StreamStats
-from robopos.serving.steps import BlockStep, EagerStep, size_for
+from robopos.serving.steps import BlockStep, EagerStep, intra_op_threads, size_for
 
 MAX_BACKLOG = 1024
 
 
 class Prediction(NamedTuple):
-    """What the model expects after ``time_ns``, the newest time it has seen.
+    """What the model expects after ``time_ns``: the newest time it has seen, or the later time that was asked for.
 
     ``horizons_s`` (H,) seconds after ``time_ns``; ``values`` (H, T) in the streams' units, NaN for a target that was
     never observed since the last reset; ``std`` (H, T) or ``None``; ``names`` the T targets (``stream.field``).
@@ -52,6 +53,10 @@ class Engine:
         max_backlog: tokens that may wait for a prediction in mode ``stream``; one more is a reset, with the reason
             ``backlog``.
 
+    Attributes:
+        threads: intra-op threads of a step: 1 for ``tiny`` and ``small`` on the CPU, where a second one waits more
+            than it works; ``None`` leaves torch's own number.
+
     Raises:
         ConfigError: an unknown mode, or ``stream`` with a scheme that does not stream.
     """
@@ -64,6 +69,8 @@ class Engine:
         self.mode = pick_mode(bundle.network.positions, mode)
         self._network = bundle.network.to(self.device).eval()
         self._state = self._network.start() if self.mode == "stream" else None
+        small = self.device.type == "cpu" and bundle.settings.size in ("tiny", "small")
+        self.threads = 1 if small else None
         self._step: BlockStep = EagerStep(self._network)
         settings = bundle.settings
         self._live = LiveTokens(
@@ -192,42 +199,55 @@ class Engine:
         """Predict from what was pushed; ``None`` before the first message.
 
         Args:
-            at_ns: the time to count horizons from; only the newest message's time is possible, as in training.
+            at_ns: the time to count horizons from, after the newest message's; ``None`` is that message's.
 
         Raises:
-            ServingError: ``at_ns`` is another time than the newest message's.
+            ServingError: ``at_ns`` is before the newest message, or further after it than was trained for
+                (``max_input_age_s``).
         """
         reference_ns = self._live.reference_ns
         if reference_ns is None or not self.tokens:
             return None
+        horizons_s = np.asarray(self.bundle.layout.horizons_s)
+        told_s = None
         if at_ns is not None and at_ns != reference_ns:
-            raise ServingError(
-                f"at_ns is {(at_ns - reference_ns) / 1e9:g} s from the newest message: this model was trained to "
-                "predict from the time of a message only"
-            )
+            told_s = horizons_s + self._elapsed_s(at_ns, reference_ns)
         started = time.perf_counter()
-        mean, log_std = self._network.predict(self._encode())
-        physical = self.bundle.physical(mean, log_std, self._live.base[None])
+        with intra_op_threads(self.threads):
+            ahead_s = None if told_s is None else torch.from_numpy(told_s).to(self.device)
+            mean, log_std = self._network.predict(self._encode(), ahead_s)
+        physical = self.bundle.physical(mean, log_std, self._live.base[None], told_s)
         self.stats.predictions += 1
         self.stats.last_step_s = time.perf_counter() - started
         return Prediction(
-            time_ns=reference_ns,
-            horizons_s=np.asarray(self.bundle.layout.horizons_s),
+            time_ns=reference_ns if at_ns is None else at_ns,
+            horizons_s=horizons_s,
             values=physical.values[0],
             std=None if physical.std is None else physical.std[0],
             names=self.bundle.layout.target_names,
         )
+
+    def _elapsed_s(self, at_ns: int, reference_ns: int) -> float:
+        elapsed_s = (at_ns - reference_ns) / NS_PER_S
+        most_s = self.bundle.settings.max_input_age_s
+        if not 0 <= elapsed_s <= most_s:
+            raise ServingError(
+                f"at_ns is {elapsed_s:g} s after the newest message; this model was trained to predict from "
+                + (f"0 to {most_s:g} s after it" if most_s else "the time of a message only: max_input_age_s is 0")
+            )
+        return elapsed_s
 
     @torch.inference_mode()
     def absorb(self) -> None:
         """Take what waits into the cache, without a prediction. Mode ``window`` has nothing that waits."""
         if self._state is None:
             return
-        while self._live.held:
-            tokens, count = self._live.take(size_for(self._step.sizes, self._live.held))
-            self._state.absorb(self._step, self._there(tokens), count)
-            self.stats.steps += 1
-            self.stats.absorbed += count
+        with intra_op_threads(self.threads):
+            while self._live.held:
+                tokens, count = self._live.take(size_for(self._step.sizes, self._live.held))
+                self._state.absorb(self._step, self._there(tokens), count)
+                self.stats.steps += 1
+                self.stats.absorbed += count
         self.stats.backlog = 0
 
     def _encode(self) -> Tensor:
@@ -246,6 +266,40 @@ class Engine:
         """Forget all messages; ``reason`` is counted in the statistics."""
         self._live.reset()
         self._forget(reason)
+
+    def snapshot(self) -> dict[str, Any]:
+        """All that was taken from the messages, in plain types and tensors (``torch.save`` keeps it); no statistics."""
+        return {
+            "mode": self.mode,
+            "network": self._identity(),
+            "tokens": self._live.snapshot(),
+            "stream": None if self._state is None else self._state.snapshot(),
+        }
+
+    @torch.inference_mode()
+    def restore(self, snapshot: Mapping[str, Any]) -> None:
+        """Go on from a snapshot, on any device; what was taken since is forgotten.
+
+        Raises:
+            ServingError: it is of another bundle or mode.
+        """
+        if snapshot["network"] != self._identity() or snapshot["mode"] != self.mode:
+            raise ServingError(
+                f"the snapshot (mode {snapshot['mode']}) is not of this bundle in this mode ({self.mode}): "
+                "what it remembers has no meaning here"
+            )
+        self._live.restore(snapshot["tokens"])
+        if self._state is not None:
+            self._state.restore(snapshot["stream"])
+        self.stats.count_reset("restored")
+        self.stats.reference_ns = self._live.reference_ns
+        self.stats.backlog = self._live.held if self._state is not None else 0
+
+    def _identity(self) -> str:
+        digest = hashlib.sha256(repr(self.bundle.layout).encode())
+        for tensor in self._network.state_dict().values():
+            digest.update(tensor.cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+        return digest.hexdigest()
 
     def _forget(self, reason: str) -> None:
         if self._state is not None:

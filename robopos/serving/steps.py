@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Protocol
+
+import torch
 
 from robopos.model import Ring, SequenceTransformer, StepOutput
 from robopos.sequences import Tokens
@@ -34,3 +38,17 @@ class EagerStep:
 def size_for(sizes: tuple[int, ...], waiting: int) -> int:
     """The smallest block that holds all that waits, else the largest there is."""
     return next((size for size in sizes if size >= waiting), sizes[-1])
+
+
+@contextmanager
+def intra_op_threads(count: int | None) -> Iterator[None]:
+    """Compute with so many threads inside; ``None`` changes nothing."""
+    before = torch.get_num_threads()
+    if count is None or count == before:
+        yield
+        return
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

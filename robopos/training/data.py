@@ -24,6 +24,7 @@ from robopos.sequences import (
     resolve_layout,
 )
 from robopos.sequences.settings import require
+from robopos.training.ages import AgedColumns
 
 if TYPE_CHECKING:
     from robopos.training.module import SequenceModule
@@ -137,8 +138,18 @@ class SequenceData(LightningDataModule):
 
     def train_dataloader(self) -> TrainingBatches:
         module = self._module()
+        columns = self.columns("train", module.device)
+        if module.settings.max_input_age_s > 0:
+            columns = AgedColumns(
+                self.dataset,
+                self.normalization,
+                "train",
+                module.device,
+                max_age_s=module.settings.max_input_age_s,
+                seed=self.seed,
+            )
         sampler = WindowSampler(
-            self.columns("train", module.device),
+            columns,
             length=module.settings.window,
             batch_size=self.batch_size,
             seed=self.seed,

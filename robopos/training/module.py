@@ -15,6 +15,7 @@ from robopos.model import Bundle, ModelSettings, SequenceTransformer, loss_of
 from robopos.model.defaults import fill_position_options
 from robopos.sequences import Batch, Normalization, SequenceLayout
 from robopos.sequences.settings import from_mapping, require
+from robopos.training.ages import AgedBatch
 
 
 @dataclass(frozen=True)
@@ -74,8 +75,12 @@ class SequenceModule(LightningModule):
         self.layout, self.normalization, self.settings = layout, normalization, settings
         self.network = SequenceTransformer(layout, settings)
 
-    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        mean, log_std = self.network(batch.tokens)
+    def training_step(self, batch: Batch | AgedBatch, batch_idx: int) -> Tensor:
+        ahead_s = None
+        if isinstance(batch, AgedBatch):
+            horizons_s = torch.tensor(self.network.horizons_s, dtype=torch.float64, device=batch.age_s.device)
+            ahead_s = batch.age_s[..., None] + horizons_s
+        mean, log_std = self.network(batch.tokens, ahead_s)
         # The first tokens of a window saw less than the band holds; live, only a fresh start does.
         mask = batch.mask & (self._history_of(batch) >= self.settings.history)[..., None, None]
         total, count = loss_of(self.settings.loss, mean, log_std, batch.targets, mask)
@@ -84,7 +89,7 @@ class SequenceModule(LightningModule):
         return loss
 
     @staticmethod
-    def _history_of(batch: Batch) -> Tensor:
+    def _history_of(batch: Batch | AgedBatch) -> Tensor:
         # (B, N): valid tokens before each one in its window
         valid = batch.tokens.positions.valid
         return valid.long().cumsum(-1) - 1

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import sys
 
+from robopos_ros.signals import stop_on_signals
+
 
 def main(args: list[str] | None = None) -> int:
-    """Run the node until SIGINT or SIGTERM; 0 then."""
+    """Run the node until SIGINT or SIGTERM; 0 then, 1 when its arguments make no sense."""
+    stop = stop_on_signals()  # before the slow imports: a signal that comes early is not lost
     try:
         import rclpy
+        from rclpy.exceptions import ParameterException
         from rclpy.lifecycle import TransitionCallbackReturn
         from rclpy.signals import SignalHandlerOptions
     except ImportError as error:
@@ -19,13 +23,21 @@ def main(args: list[str] | None = None) -> int:
         )
         return 1
     from robopos_ros.node import Predictor
-    from robopos_ros.spin import spin, stop_on_signals
+    from robopos_ros.spin import spin
 
-    stop = stop_on_signals()
-    rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
-    node = Predictor()
     try:
-        if node.settings.autostart and node.trigger_configure() == TransitionCallbackReturn.SUCCESS:
+        rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
+        node = Predictor()
+    except (ParameterException, RuntimeError) as error:  # RuntimeError: rcl could not read its arguments
+        print(f"robopos_ros: {type(error).__name__}: {' '.join(str(error).split())}", file=sys.stderr)
+        rclpy.try_shutdown()
+        return 1
+    try:
+        if (
+            not stop.is_set()
+            and node.settings.autostart
+            and node.trigger_configure() == TransitionCallbackReturn.SUCCESS
+        ):
             node.trigger_activate()
         spin(node, stop)
     finally:

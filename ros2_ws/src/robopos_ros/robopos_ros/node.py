@@ -8,6 +8,7 @@ from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray
 from rcl_interfaces.msg import SetParametersResult
+from rclpy.clock import Clock, ClockType
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 from rclpy.parameter import Parameter
 
@@ -33,8 +34,6 @@ class Predictor(LifecycleNode):
 
     def __init__(self, **options: Any) -> None:
         super().__init__("predictor", **options)
-        declare(self)
-        self.settings = read(self)
         self._state = "unconfigured"
         self._problem = ""
         self._engine: Engine | None = None
@@ -44,8 +43,12 @@ class Predictor(LifecycleNode):
         self._health: dict[str, InputHealth] = {}
         self._rates = Rates()
         self._refused_before: dict[str, int] = {}
+        declare(self)
+        self.settings = read(self)
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 10)
-        self._timer = self.create_timer(self.settings.diagnostics_period_s, self._publish_diagnostics)
+        # By a clock that always runs: simulated time may stand still, and that is worth a report.
+        steady = Clock(clock_type=ClockType.STEADY_TIME)
+        self._timer = self.create_timer(self.settings.diagnostics_period_s, self._publish_diagnostics, clock=steady)
         self.add_on_set_parameters_callback(self._check_parameters)
 
     @property

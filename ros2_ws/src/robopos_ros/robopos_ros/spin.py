@@ -1,10 +1,8 @@
-"""Running a node: the executor, and signals that end it cleanly."""
+"""Running a node: which executor, and for how long."""
 
 from __future__ import annotations
 
-import signal
 import threading
-from types import FrameType
 
 import rclpy
 from rclpy.executors import Executor, SingleThreadedExecutor
@@ -17,19 +15,6 @@ except ImportError:  # before Jazzy
     EventsExecutor = None
 
 POLL_S = 0.1  # an unbounded spin() may not see a signal
-
-
-def stop_on_signals() -> threading.Event:
-    """An event that SIGINT and SIGTERM set; a second signal ends the process the hard way."""
-    stop = threading.Event()
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        stop.set()
-        signal.signal(number, signal.SIG_DFL)
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, handle)
-    return stop
 
 
 def spin(node: Predictor, stop: threading.Event) -> None:
