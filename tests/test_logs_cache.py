@@ -75,6 +75,15 @@ def test_a_second_read_is_mapped_and_equal(tmp_path: Path, monkeypatch: pytest.M
     assert read_log(path, SPEC)["j"].values[0, 0] == first["j"].values[0, 0]
 
 
+def test_the_same_content_under_another_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = make(tmp_path / "a.mcap")
+    read_log(path, SPEC)
+    decoded = counted(monkeypatch)
+    log = read_log(path.rename(tmp_path / "b.mcap"), SPEC)
+    assert decoded == []
+    assert log.warnings and all(text.startswith(str(tmp_path / "b.mcap: topic /j")) for text in log.warnings)
+
+
 def test_other_content_fields_or_clock_are_read_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = make(tmp_path / "a.mcap")
     read_log(path, SPEC)

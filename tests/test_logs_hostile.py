@@ -15,11 +15,13 @@ from mcap.writer import CompressionType, IndexType, Writer
 
 from robopos.errors import LogError
 from robopos.logs import (
+    Decoder,
     LogMessage,
     RawMessage,
     StreamSpec,
     inspect_log,
     iter_messages,
+    message_time_ns,
     read_log,
     schema_text,
     write_log,
@@ -352,6 +354,30 @@ def test_clocks_by_choice(tmp_path: Path) -> None:
         log = read_log(path, specs, clock=clock)
         assert tuple(int(log[name].time_ns[0]) for name in ("t", "bare", "own")) == want
     assert read_log(path, specs)["bare"].clock == "log"
+
+
+@pytest.mark.parametrize("clock", ["header", "log", "publish"])
+@pytest.mark.parametrize("kind", [TWIST, "geometry_msgs/msg/Twist"])
+def test_the_clock_rule_is_one_offline_and_live(tmp_path: Path, clock: str, kind: str) -> None:
+    rng = np.random.default_rng(0)
+    text = schema_text(kind)
+    path = tmp_path / "clock.mcap"
+    raw = []
+    for log in range(10, 40):
+        message = {"header": {"stamp": int(rng.integers(0, 3)) * 7}} if kind == TWIST else {}
+        data = serialize(parse_schema(kind, text), message)
+        raw.append(LogMessage("/twist", kind, log, data, publish_time_ns=int(rng.integers(0, 3)) * 5))
+    write_log(path, raw)
+    field = "twist.linear.x" if kind == TWIST else "linear.x"
+    decoder = Decoder(kind, text, [field])
+    live = [
+        message_time_ns(decoder.decode(item.data).stamp_ns, item.log_time_ns, item.publish_time_ns, clock)
+        for item in iter_messages(path)
+    ]
+    stream = read_log(path, {"t": StreamSpec("/twist", [field])}, clock=clock, cache=False)["t"]  # type: ignore[arg-type]
+    assert stream.time_ns.tolist() == live
+    with pytest.raises(LogError, match="clock 'sensor'"):
+        message_time_ns(1, 2, 3, "sensor")
 
 
 def write_raw(

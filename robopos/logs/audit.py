@@ -172,7 +172,7 @@ def _close(one: Audit) -> None:
 
 def late_of(audits: list[Audit]) -> dict[str, Floats]:
     """Lateness in s of every message with a header stamp, by topic."""
-    with_stamps = [one for one in audits if one.has_header and len(one.log)]
+    with_stamps = [one for one in audits if one.has_header and one.stamp.any()]
     late = lateness([one.time for one in with_stamps], [one.log for one in with_stamps], [o.order for o in with_stamps])
     return {one.topic: values for one, values in zip(with_stamps, late, strict=True)}
 

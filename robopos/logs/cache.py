@@ -38,7 +38,7 @@ _STALE_S = 3600.0
 
 
 class Entry(NamedTuple):
-    """A cached stream, and the warnings that reading it gave."""
+    """A cached stream, and the warnings that reading it gave, without the log's name at their beginning."""
 
     stream: Stream
     warnings: list[str]
@@ -97,7 +97,7 @@ def load(path: Path) -> Entry | None:
         arrays: dict[str, Any] = {}
         for name in _ARRAYS:
             column = batch.column(batch.schema.get_field_index(name))
-            flat = column.flatten() if name == "values" else column
+            flat = column.values if name == "values" else column
             start = flat.buffers()[1].address - whole.address
             # From the map itself: private pages, so that the arrays may be written to like freshly read ones.
             arrays[name] = np.frombuffer(mapped, np.float64 if name == "values" else np.int64, len(flat), start)

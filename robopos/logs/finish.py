@@ -90,7 +90,7 @@ def _arrange(columns: Columns) -> None:
 def _clock(columns: Columns, has_header: bool, clock: str) -> tuple[str, Ints, int]:
     """(clock used, times, zero stamps); the rule of `message_time_ns` for whole columns."""
     if clock == "publish":
-        return clock, np.where(columns.publish > 0, columns.publish, columns.log), 0
+        return clock, np.where(columns.publish != 0, columns.publish, columns.log), 0
     if clock == "log" or not has_header:
         return "log", columns.log, 0
     zero = columns.stamp == 0

@@ -32,7 +32,7 @@ def plot_audit(audits: list[Audit], path: str | os.PathLike[str]) -> None:
         thin = slice(None, None, max(1, len(one.log) // _POINTS))
         seconds = (one.log - origin) / 1e9
         steps.plot(seconds[1:][thin], np.diff(one.time)[thin] / 1e6, ".", markersize=2, label=one.topic)
-        if one.has_header:
+        if one.topic in late:
             stamped = one.stamp != 0
             gap = (one.stamp - one.log)[stamped] / 1e6
             offset.plot(seconds[stamped][thin], gap[thin], ".", markersize=2, label=one.topic)

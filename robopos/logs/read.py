@@ -72,13 +72,15 @@ def read_log(
     finished: dict[str, Stream] = {}
     for name, entry in found.items():
         finished[name] = entry.stream
-        warnings += entry.warnings
+        warnings += [source.name + text for text in entry.warnings]
     for reading in readings:
         own: list[str] = []
         stream = finish(reading, reading.spec.clock or clock, on_damage, own)
         finished[reading.name] = stream
         if reading.name in files and not damages and not reading.broken:
-            own += filter(None, [kept.store(files[reading.name], stream, own)])
+            # Without the name of the log: the content decides, it may be called otherwise next time.
+            nameless = [text.removeprefix(source.name) for text in own]
+            own += filter(None, [kept.store(files[reading.name], stream, nameless)])
         warnings += own
     finished = {name: finished[name] for name in streams}
     check_offsets(source.name, finished)

@@ -76,12 +76,12 @@ def topic_key(topic: str) -> str:
 def message_time_ns(stamp_ns: int | None, log_time_ns: int, publish_time_ns: int, clock: str) -> int:
     """The time of one message under `clock`, offline and live alike, in ns.
 
-    `header` takes the header's stamp; a message without a header, or with a stamp of zero, takes its log time.
+    `header` takes the header's stamp, `publish` the publish time; where that is zero or missing, the log time.
     """
     if clock == "header":
         return stamp_ns if stamp_ns else log_time_ns
     if clock == "publish":
-        return publish_time_ns
+        return publish_time_ns or log_time_ns
     if clock == "log":
         return log_time_ns
     raise LogError(f"clock {clock!r} is none of {', '.join(CLOCKS)}")

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from robopos.errors import PositionError
+from robopos.positions.phases import angle
 from robopos.positions.positions import NS_PER_S, Positions, integers, nanoseconds
 
 Clock = Literal["index", "time"]
@@ -120,6 +121,10 @@ class Rotation(Part):
     def phases(self, ticks: Tensor) -> Tensor:
         """int64 (..., N) → int64 (..., N, head_dim / 2) turns·2⁻⁶⁴."""
         raise NotImplementedError
+
+    def angles(self, ticks: Tensor) -> Tensor:
+        """int64 (..., N) → (..., N, head_dim / 2) radians in [−π, π]."""
+        return angle(self.phases(ticks), self.angle_dtype)
 
 
 Lookup = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]

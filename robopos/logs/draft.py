@@ -1,0 +1,255 @@
+"""`draft_config`: a commented training configuration from what a log holds and how its clocks run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from robopos.errors import LogError
+from robopos.logs.audit import inspect_log
+from robopos.logs.decoder import Decoder
+from robopos.logs.finish import MAX_CLOCK_OFFSET_NS
+from robopos.logs.log import Stream
+from robopos.logs.paths import PathLike, separate_logs
+from robopos.logs.read import read_log
+from robopos.logs.records import StreamSpec, topic_key
+from robopos.logs.report import LogReport, TopicReport
+from robopos.logs.schema import short_name
+from robopos.logs.source import iter_messages
+
+# Fields that say how a robot moves, by type; the first are the better targets.
+_FIELDS: dict[str, tuple[str, ...]] = {
+    "sensor_msgs/JointState": ("position", "velocity", "effort"),
+    "nav_msgs/Odometry": ("twist.twist.linear", "twist.twist.angular", "pose.pose.position"),
+    "geometry_msgs/TwistStamped": ("twist",),
+    "geometry_msgs/Twist": ("linear", "angular"),
+    "geometry_msgs/AccelStamped": ("accel",),
+    "geometry_msgs/WrenchStamped": ("wrench",),
+    "geometry_msgs/PoseStamped": ("pose.position", "pose.orientation"),
+    "geometry_msgs/PoseWithCovarianceStamped": ("pose.pose.position", "pose.pose.orientation"),
+    "geometry_msgs/QuaternionStamped": ("quaternion",),
+    "geometry_msgs/Vector3Stamped": ("vector",),
+    "geometry_msgs/PointStamped": ("point",),
+    "sensor_msgs/Imu": ("angular_velocity", "linear_acceleration"),
+    "sensor_msgs/Range": ("range",),
+    "sensor_msgs/MagneticField": ("magnetic_field",),
+    "sensor_msgs/NavSatFix": ("latitude", "longitude", "altitude"),
+    "sensor_msgs/BatteryState": ("voltage", "current"),
+    "std_msgs/Float64": ("data",),
+    "std_msgs/Float32": ("data",),
+    "std_msgs/Float64MultiArray": ("data",),
+    "std_msgs/Float32MultiArray": ("data",),
+}
+# Without a bound: the model sees their steps.
+_UNBOUNDED = ("pose.pose.position", "pose.position", "latitude", "longitude", "altitude", "point")
+_NICE_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
+_FEWEST = 100  # messages of a topic
+_MOST_TARGETS = 12
+
+
+class _Chosen(NamedTuple):
+    topic: TopicReport
+    name: str
+    fields: list[str]
+    unbounded: list[str]
+    targets: list[str]
+
+
+def draft_config(paths: PathLike | Iterable[PathLike], out: str = "runs/train") -> str:
+    """A configuration for `robopos train`, as YAML with the reason beside each choice.
+
+    Args:
+        paths: the logs; the first is measured, all are listed.
+        out: folder for the results.
+
+    Raises:
+        LogError: a log cannot be read, or no topic of the first holds numbers that change.
+    """
+    logs = separate_logs(paths)
+    report = inspect_log(logs[0])
+    chosen = _choose(logs[0], report)
+    clock, reason = _clock([item.topic for item in chosen])
+    return _text(logs, chosen, clock, reason, out)
+
+
+def _choose(path: Path, report: LogReport) -> list[_Chosen]:
+    order = list(_FIELDS)
+    fitting = [
+        topic
+        for topic in report.topics
+        if short_name(topic.type) in _FIELDS and topic.count >= _FEWEST and not topic.undecoded and topic.rate_hz
+    ]
+    fitting.sort(key=lambda topic: (order.index(short_name(topic.type)), _is_command(topic.topic), topic.topic))
+    chosen: list[_Chosen] = []
+    room = _MOST_TARGETS
+    for topic in fitting:
+        fields = _FIELDS[short_name(topic.type)]
+        present = _present(path, topic, fields)
+        if not present:
+            continue
+        stream = read_log(path, {"s": StreamSpec(topic.topic, present)}, clock="log", on_damage="skip", cache=False)[
+            "s"
+        ]
+        kept = [path for field in present for path in _moving(stream, field)]
+        if not kept:
+            continue
+        unbounded = [field for field in kept if field.startswith(_UNBOUNDED)]
+        targets = _targets(stream, [field for field in kept if field not in unbounded], room)
+        room -= sum(_width(stream, field) for field in targets)
+        chosen.append(_Chosen(topic, _name(topic.topic, chosen), kept, unbounded, targets))
+    if chosen and not any(item.targets for item in chosen):
+        # Only positions without a bound: they are what there is to predict.
+        chosen[0] = chosen[0]._replace(targets=chosen[0].unbounded[:1])
+    if not chosen:
+        known = ", ".join(sorted({short_name(topic.type) for topic in report.topics})) or "none"
+        raise LogError(
+            f"{path}: no topic with {_FEWEST} messages or more holds numbers that change; the types there are {known}"
+        )
+    return chosen
+
+
+def _is_command(topic: str) -> bool:
+    """What was measured is the better target than what was commanded."""
+    return any(word in topic.lower() for word in ("command", "cmd", "control", "setpoint", "goal"))
+
+
+def _targets(stream: Stream, fields: Sequence[str], room: int) -> list[str]:
+    """The first field, or as many of its columns as there is room for; of single columns up to two."""
+    if not fields or room <= 0:
+        return []
+    if _width(stream, fields[0]) > room:
+        return [name for name in stream.names if _below(name, fields[0])][:room]
+    return [field for field in fields[:2] if field == fields[0] or (field in stream.names and room > 1)]
+
+
+def _present(path: Path, topic: TopicReport, fields: Sequence[str]) -> list[str]:
+    """The fields that hold something in the first message of the topic (an effort may be empty)."""
+    message = next(iter_messages(path, [topic.topic]))
+    found = []
+    for field in fields:
+        decoder = Decoder(message.type, message.schema, [field], message.encoding)
+        if np.isfinite(decoder.decode(message.data).values).any():
+            found.append(field)
+    return found
+
+
+def _below(name: str, field: str) -> bool:
+    return name == field or name.startswith((field + ".", field + "["))
+
+
+def _width(stream: Stream, field: str) -> int:
+    return sum(_below(name, field) for name in stream.names)
+
+
+def _moving(stream: Stream, field: str) -> list[str]:
+    """The field, or only those of its columns that change and are mostly there."""
+    columns = [number for number, name in enumerate(stream.names) if _below(name, field)]
+    alive = []
+    for number in columns:
+        values = stream.values[:, number]
+        finite = values[np.isfinite(values)]
+        if len(finite) > len(values) / 2 and np.ptp(finite) > 0:
+            alive.append(stream.names[number])
+    return [field] if len(alive) == len(columns) else alive
+
+
+def _name(topic: str, chosen: Sequence[_Chosen]) -> str:
+    name = "".join(letter if letter.isalnum() else "_" for letter in topic_key(topic)).strip("_").lower() or "stream"
+    return name if all(item.name != name for item in chosen) else f"{name}_{len(chosen)}"
+
+
+def _clock(topics: Sequence[TopicReport]) -> tuple[str, str]:
+    zeros = [topic.topic for topic in topics if topic.zero_stamps]
+    if zeros:
+        return "log", f"{zeros[0]} has header stamps of zero"
+    with_header = [topic for topic in topics if topic.header_offset is not None]
+    if not with_header:
+        return "log", "no stream has a header"
+    worst = max(with_header, key=lambda topic: abs(topic.header_offset.p50_ms) if topic.header_offset else 0.0)
+    offset = worst.header_offset.p50_ms if worst.header_offset else 0.0
+    if len(with_header) < len(topics) and abs(offset) * 1e6 > MAX_CLOCK_OFFSET_NS:
+        return (
+            "log",
+            f"some streams have no header, and the stamps of {worst.topic} are {offset / 1e3:.1f} s off log time",
+        )
+    jumps = [topic.topic for topic in with_header if topic.backward]
+    if jumps:
+        return "log", f"the header stamps of {jumps[0]} go back"
+    return "header", f"the sensors' own stamps; {worst.topic} reaches the log {-offset:.1f} ms after them"
+
+
+def _text(logs: Sequence[Path], chosen: Sequence[_Chosen], clock: str, reason: str, out: str) -> str:
+    steps = {item.name: (item.topic.steps.p50_ms if item.topic.steps else 0.0) / 1e3 for item in chosen}
+    targeted = [item for item in chosen if item.targets]
+    period = steps[targeted[0].name] or 1 / (targeted[0].topic.rate_hz or 1.0)
+    first = next((number for number, nice in enumerate(_NICE_S) if nice >= 3 * period), len(_NICE_S) - 3)
+    horizons = list(_NICE_S[first : first + 3])
+    rate = sum(item.topic.rate_hz or 0.0 for item in chosen)
+    context = int(min(256, max(32, math.ceil(5 * horizons[-1] * rate / 32) * 32)))
+    context_s = min(5 * horizons[-1], context / rate)
+    slowest = max(1 / (item.topic.rate_hz or 1.0) for item in chosen)
+    gap = max(1.0, 5 * slowest, 2 * horizons[-1])
+    lines = [
+        f"# Drafted from {logs[0].name}; `robopos train --config` takes it as it is.",
+        "seed_everything: 1",
+        f"out: {_quoted(out)}",
+        "",
+        "data:",
+        "  logs:",
+        *[f"    - {_quoted(str(path))}" for path in logs],
+        "  sequence:",
+        f"    clock: {clock}  # {reason}",
+        "    # A silence of all streams that long, or a step of the clock, starts a new segment.",
+        f"    max_gap_s: {gap:.3g}",
+        "    streams:",
+    ]
+    for item in chosen:
+        step = f"{steps[item.name] * 1e3:.3g} ms" if steps[item.name] else "bursts"
+        lines += [
+            f"      {item.name}:  # {item.topic.type}, {item.topic.rate_hz:.3g} Hz, median step {step}",
+            f"        topic: {_quoted(item.topic.topic)}",
+            f"        fields: [{', '.join(map(_quoted, item.fields))}]",
+            f"        max_interpolation_s: {max(1.0, 3 / (item.topic.rate_hz or 1.0)):.3g}",
+        ]
+        if item.unbounded:
+            lines += [
+                "        # Without a bound: the model sees their steps.",
+                f"        transform: {{{', '.join(f'{_quoted(field)}: difference' for field in item.unbounded)}}}",
+            ]
+    lines += ["    targets:"]
+    lines += [f"      {item.name}: [{', '.join(map(_quoted, item.targets))}]" for item in targeted]
+    lines += [
+        f"    # From 3 steps of {targeted[0].name} ({period * 1e3:.3g} ms) on.",
+        f"    horizons_s: [{', '.join(f'{value:g}' for value in horizons)}]",
+        "  split: {validation: 0.15, test: 0.15}",
+        "  batch_size: 32",
+        "  batches_per_epoch: 200",
+        "",
+        "model:",
+        "  network:",
+        "    # Its periods run from 2 median steps to 4 contexts, measured when training starts.",
+        "    positions: time-rotary",
+        "    size: tiny",
+        f"    context: {context}  # tokens; the log has {rate:.3g} a second",
+        f"    context_s: {context_s:.3g}  # at most 5 of the longest horizon, and what the tokens reach",
+        f"    window: {2 * context}",
+        "    dropout: 0.1",
+        "    loss: huber",
+        "  optimizer:",
+        "    learning_rate: 0.002",
+        "    weight_decay: 0.05",
+        "    warmup_steps: 50",
+        "",
+        "trainer:",
+        "  max_steps: 1000",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _quoted(text: str) -> str:
+    plain = all(letter.isalnum() or letter in "_./-" for letter in text) and text[:1].isalnum()
+    return text if plain else "'" + text.replace("'", "''") + "'"
