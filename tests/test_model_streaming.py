@@ -27,7 +27,24 @@ CONTEXT = 12
 
 def layout() -> SequenceLayout:
     streams = tuple(
-        InputStream(name, name, "t", "s", "cdr", fields, ("value",) * 3, ("",) * 3, (), "header", None, 1.0)
+        InputStream(
+            name=name,
+            topic=name,
+            type="t",
+            schema="s",
+            encoding="cdr",
+            fields=fields,
+            transforms=("value",) * 3,
+            kinds=("linear",) * 3,
+            units=("",) * 3,
+            frame_ids=(),
+            clock="header",
+            role="observation",
+            input=True,
+            max_rate_hz=None,
+            max_interpolation_s=1.0,
+            interpolation="linear",
+        )
         for name, fields in (("a", ("x", "y", "z")), ("b", ("u", "v", "w")))
     )
     return SequenceLayout(streams, ((0, 0), (1, 2)), (0.1, 0.4), 5.0, None)

@@ -27,8 +27,8 @@ from robopos.sequences import (
     TokenColumns,
     WindowSampler,
     log_streams,
+    read_messages,
     resolve_layout,
-    tokenize,
 )
 
 
@@ -81,7 +81,7 @@ def test_wrong_settings_name_the_parameter(change: dict, match: str):
 
 
 def test_tokens_stand_in_arrival_order_with_their_header_times(log: Log, layout: SequenceLayout):
-    table = tokenize([log], layout)
+    table = read_messages([log], layout)
     assert len(table) == len(log["joints"]) + len(log["imu"])
     assert (np.diff(table.arrival_ns) >= 0).all()
     assert (np.diff(table.time_ns) < 0).any()  # a header time earlier than one that arrived before
@@ -96,7 +96,7 @@ def test_difference_and_rate_are_of_the_message_before_in_the_same_stream(log: L
     transform = {"position[shoulder]": "difference", "position[elbow]": "rate"}
     streams["joints"] = replace(streams["joints"], transform=transform)
     layout = resolve_layout(sequence_settings(streams=streams), log)
-    table = tokenize([log], layout)
+    table = read_messages([log], layout)
     joints = table.features[table.stream == 0, :2]
     values, time_ns = log["joints"].values, log["joints"].time_ns
     assert np.isnan(joints[0]).all()
@@ -154,7 +154,7 @@ def test_base_is_the_last_value_at_or_before_the_token_and_the_velocity_its_slop
                 slope = (table.observed[b, t] - table.observed[a, t]) / ((table.time_ns[b] - table.time_ns[a]) / 1e9)
                 np.testing.assert_allclose(baselines.velocity[token, t], slope)
                 ahead = baselines.base[token, t] + slope * (baselines.base_age_s[token, t] + 0.1)
-                np.testing.assert_allclose(baselines.constant_velocity((0.1,))[token, 0, t], ahead)
+                np.testing.assert_allclose(baselines.constant_velocity(layout)[token, 0, t], ahead)
 
 
 def test_a_gap_parts_segments_and_nothing_crosses_it(tmp_path: Path):
@@ -169,7 +169,7 @@ def test_a_gap_parts_segments_and_nothing_crosses_it(tmp_path: Path):
     assert np.isnan(dataset.baselines.base[second.start]).any()
     # A reference time just before the gap has no target in it.
     assert np.isnan(dataset.targets[first.stop - 1]).all()
-    columns = TokenColumns(layout, dataset.table, unit_normalization(layout), dataset.blocks)
+    columns = TokenColumns(dataset.table, unit_normalization(layout), dataset.blocks)
     tokens, _ = columns.windows(torch.tensor([second.start + 3]), 10)
     assert tokens.positions.valid.tolist() == [[False] * 6 + [True] * 4]
 
@@ -177,7 +177,12 @@ def test_a_gap_parts_segments_and_nothing_crosses_it(tmp_path: Path):
 def unit_normalization(layout: SequenceLayout) -> Normalization:
     features, horizons, targets = layout.num_features, len(layout.horizons_s), len(layout.targets)
     return Normalization(
-        np.zeros(features), np.ones(features), np.ones((horizons, targets)), -np.ones(targets), np.ones(targets)
+        np.zeros(features),
+        np.ones(features),
+        np.zeros(targets),
+        np.ones((horizons, targets)),
+        -np.ones(targets),
+        np.ones(targets),
     )
 
 
@@ -243,9 +248,25 @@ def test_a_context_longer_than_every_run_is_named(log: Log, layout: SequenceLayo
         WindowSampler(columns, 100_001, 4, 0, 100_000)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(seed=st.integers(0, 10_000), missing=st.floats(0, 0.5), lateness=st.sampled_from([None, 0.003]))
-def test_messages_one_by_one_give_the_tokens_of_the_log(log: Log, seed: int, missing: float, lateness: float | None):
+VARIANTS = {
+    "messages": {},
+    "rows": {"tokens": "rows", "reference": "joints"},
+    "gap": {"gap_feature": True},
+    "rows and gap": {"tokens": "rows", "reference": "imu", "gap_feature": True},
+}
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    seed=st.integers(0, 10_000),
+    missing=st.floats(0, 0.5),
+    lateness=st.sampled_from([None, 0.003]),
+    variant=st.sampled_from(list(VARIANTS)),
+    action=st.booleans(),
+)
+def test_messages_one_by_one_give_the_tokens_of_the_log(
+    log: Log, seed: int, missing: float, lateness: float | None, variant: str, action: bool
+):
     generator = np.random.default_rng(seed)
     streams = {}
     for name, stream in log.items():
@@ -257,38 +278,88 @@ def test_messages_one_by_one_give_the_tokens_of_the_log(log: Log, seed: int, mis
     thinned = Log(streams, log.paths, log.warnings)
     asked = dict(sequence_settings().streams)
     asked["imu"] = replace(asked["imu"], transform="rate", max_rate_hz=5.0)
-    asked["joints"] = replace(asked["joints"], transform="difference")
-    layout = resolve_layout(sequence_settings(streams=asked, max_lateness_s=lateness, max_gap_s=0.8), log)
-    table = tokenize([thinned], layout)
+    asked["joints"] = replace(asked["joints"], transform={"position[elbow]": "difference"}, angle=["position"])
+    if action and VARIANTS[variant].get("reference") != "imu":
+        asked["imu"] = replace(asked["imu"], role="action")
+    changes = {"streams": asked, "max_lateness_s": lateness, "max_gap_s": 0.8} | VARIANTS[variant]
+    layout = resolve_layout(sequence_settings(**changes), log)
     dataset = SequenceDataset.build([thinned], layout)
-    normalization = replace(unit_normalization(layout), mean=np.full(5, 0.3), std=np.full(5, 0.7))
-    columns = TokenColumns(layout, table, normalization, dataset.blocks)
+    features = layout.num_features
+    normalization = replace(unit_normalization(layout), mean=np.full(features, 0.3), std=np.full(features, 0.7))
+    columns = TokenColumns(dataset.table, normalization, dataset.blocks)
 
     live = LiveTokens(layout, normalization, capacity=20)
     messages = sorted(
         (int(s.arrival_ns[i]), int(s.order[i]), layout.stream_number(n), int(s.time_ns[i]), s.values[i])
         for n, s in streams.items()
         for i in range(len(s))
+        if layout.streams[layout.stream_number(n)].input
     )
-    admitted = 0
+    token = 0
     for _, _, stream, time_ns, row in messages:
-        if live.push(stream, time_ns, row).name.lower() in ("late", "thinned", "empty"):
+        live.push(stream, time_ns, row)
+        if live.made == token:
             continue
         here = live.tokens()
-        there, _ = columns.windows(torch.tensor([admitted]), 20)
+        there, _ = columns.windows(torch.tensor([token]), 20)
         valid = there.positions.valid[0]
         assert torch.equal(here.values[0], there.values[0, valid])
         assert torch.equal(here.measured[0], there.measured[0, valid])
         assert torch.equal(here.observed[0], there.observed[0, valid])
         assert torch.equal(here.positions.time_ns[0], there.positions.time_ns[0, valid])
-        assert live.reference_ns == table.reference_ns[admitted]
-        np.testing.assert_array_equal(live.base, dataset.baselines.base[admitted])
-        admitted += 1
-    assert admitted == len(table)
+        assert live.reference_ns == dataset.table.reference_ns[token]
+        seen = np.array(layout.target_seen)
+        np.testing.assert_array_equal(live.base[seen], dataset.baselines.base[token][seen])
+        np.testing.assert_array_equal(live.base[~seen], normalization.center[~seen])
+        token += 1
+    assert token == len(dataset.table) > 20
+
+
+def test_rows_hold_the_last_values_with_their_age(log: Log):
+    layout = resolve_layout(sequence_settings(tokens="rows", reference="joints"), log)
+    assert layout.feature_names[-1] == "age.imu"
+    table = SequenceDataset.build([log], layout).table
+    assert len(table) == len(log["joints"])
+    imu, joints = log["imu"], log["joints"]
+    for row in (3, 100, 700):
+        arrived = np.flatnonzero(imu.arrival_ns < joints.arrival_ns[row])
+        np.testing.assert_array_equal(table.features[row, 2:5], imu.values[arrived[-1]])
+        age_s = (table.reference_ns[row] - imu.time_ns[arrived[-1]]) / 1e9
+        np.testing.assert_allclose(table.features[row, 5], np.log10(max(age_s, 1e-3)))
+        assert table.carries[row].all()
+
+
+def test_the_gap_is_the_time_since_the_token_before(log: Log):
+    layout = resolve_layout(sequence_settings(gap_feature=True), log)
+    table = SequenceDataset.build([log], layout).table
+    gap_s = np.diff(table.time_ns) / 1e9
+    np.testing.assert_allclose(table.features[1:, -1], np.log10(np.maximum(gap_s, 1e-3)))
+    assert np.isnan(table.features[0, -1]) and layout.feature_names[-1] == "gap"
+
+
+def test_an_action_is_a_target_and_no_input(log: Log):
+    streams = dict(sequence_settings().streams)
+    streams["imu"] = replace(streams["imu"], role="action", interpolation="hold")
+    settings_ = sequence_settings(streams=streams, targets={"imu": ["angular_velocity.x"]}, horizons_s=[0.0, 0.1])
+    layout = resolve_layout(settings_, log)
+    assert layout.num_features == 2 and [s.name for s in layout.inputs] == ["joints"]
+    dataset = SequenceDataset.build([log], layout, SplitSettings())
+    assert len(dataset.table) == len(log["joints"])
+    imu = log["imu"]
+    for row in (5, 300):
+        now_ns = dataset.table.reference_ns[row]
+        held = imu.values[np.flatnonzero(imu.time_ns <= now_ns)[-1], 0]
+        assert dataset.targets[row, 0, 0] == held
+    normalization = dataset.fit_normalization()
+    train = dataset.of_split("train")[0]
+    last_ns = dataset.table.arrival_ns[train.stop - 1]
+    np.testing.assert_allclose(normalization.center, imu.values[imu.arrival_ns <= last_ns, 0].mean(), rtol=1e-2)
+    with pytest.raises(ConfigError, match=r"horizons_s is 0\.0"):
+        sequence_settings(horizons_s=[0.0, 0.1])
 
 
 def test_nothing_that_arrives_later_reaches_an_input(log: Log, layout: SequenceLayout):
-    table = tokenize([log], layout)
+    table = read_messages([log], layout)
     end = 300
     after_ns = table.arrival_ns[end]
     changed = {}
@@ -322,7 +393,7 @@ def test_a_degraded_log_is_judged_by_the_whole_truth(log: Log, layout: SequenceL
 
 
 def test_two_logs_are_two_segments(log: Log, layout: SequenceLayout):
-    table = tokenize([log, log], layout)
+    table = read_messages([log, log], layout)
     half = len(table) // 2
     assert table.segment[:half].tolist() == [0] * half and table.segment[half:].tolist() == [1] * half
     np.testing.assert_array_equal(table.segment_starts(), np.repeat([0, half], half))

@@ -68,7 +68,7 @@ class Study:
         datasets = {AS_RECORDED: self.dataset} | {n: self.dataset.degraded(logs) for n, logs in degraded.items()}
         places, common = {}, None
         for name, dataset in datasets.items():
-            columns = TokenColumns(dataset.layout, dataset.table, normalization, dataset.of_split("test"))
+            columns = TokenColumns(dataset.table, normalization, dataset.of_split("test"))
             anchors = columns.anchors(self.settings.network.history)
             places[name] = self.dataset.locate(dataset.table)
             # The same messages under every condition: those that survive all of them, with enough history in each.

@@ -22,8 +22,9 @@ from robopos._version import __version__
 from robopos.errors import BundleError, RoboposError
 from robopos.model.network import SequenceTransformer
 from robopos.model.settings import ModelSettings
-from robopos.sequences import Normalization, SequenceLayout
-from robopos.sequences.features import Floats
+from robopos.sequences import Normalization, SequenceLayout, compose
+from robopos.sequences.arrays import Floats
+from robopos.sequences.features import with_center
 from robopos.sequences.settings import from_mapping
 
 FORMAT = 1
@@ -55,14 +56,16 @@ class Bundle:
     def physical(
         self, mean: Tensor, log_std: Tensor | None, base: Floats, horizons_s: Floats | None = None
     ) -> Physical:
-        """The network's (B, H, T) residuals on ``base`` (B, T), in units. Float64 from here on.
+        """The network's (B, H, T) residuals on the last observed values ``base`` (B, T), in units.
 
+        Float64 from here on; angles come back wrapped, quaternions of unit length; ``std`` is of each component.
         ``horizons_s`` (H,) are those that the head was told, where they are not the layout's.
         """
         scale = self.normalization.residual_scale
         if horizons_s is not None:
             scale = residual_scale_at(horizons_s, self.layout, self.normalization)
-        values = base[:, None] + mean.double().cpu().numpy() * scale
+        base = with_center(self.layout, base, self.normalization.center)
+        values = compose(self.layout.target_kinds, base[:, None], mean.double().cpu().numpy() * scale)
         std = None if log_std is None else np.exp(log_std.double().cpu().numpy()) * scale
         return Physical(values, std)
 

@@ -2,14 +2,15 @@
 
 from robopos.sequences.admission import Admission, Verdict
 from robopos.sequences.dataset import SequenceDataset
-from robopos.sequences.features import Normalization
+from robopos.sequences.features import Normalization, fit_normalization
+from robopos.sequences.geometry import compose, difference
 from robopos.sequences.layout import InputStream, SequenceLayout, log_streams, resolve_layout
 from robopos.sequences.live import LiveTokens
 from robopos.sequences.settings import SequenceSettings, SplitSettings, StreamSettings
 from robopos.sequences.splits import Block, split_blocks, whole_blocks
 from robopos.sequences.targets import Baselines, read_baselines, read_targets
-from robopos.sequences.tokens import TokenTable, tokenize
-from robopos.sequences.windows import Batch, TokenColumns, Tokens, WindowSampler, fit_normalization
+from robopos.sequences.tokens import TokenTable, read_messages
+from robopos.sequences.windows import Batch, TokenColumns, Tokens, WindowSampler
 
 __all__ = [
     "Admission",
@@ -29,12 +30,14 @@ __all__ = [
     "Tokens",
     "Verdict",
     "WindowSampler",
+    "compose",
+    "difference",
     "fit_normalization",
     "log_streams",
     "read_baselines",
+    "read_messages",
     "read_targets",
     "resolve_layout",
     "split_blocks",
-    "tokenize",
     "whole_blocks",
 ]

@@ -23,6 +23,7 @@ class Verdict(enum.IntEnum):
     LATE = 3  # dropped: more than max_lateness_s behind the newest stamp
     THINNED = 4  # dropped: sooner than 1 / max_rate_hz after the last kept message of its stream
     EMPTY = 5  # dropped: not one finite value
+    TARGET = 6  # kept as what is to be predicted, never seen by the model
 
 
 STARTS_SEGMENT = (Verdict.GAP, Verdict.CLOCK_JUMP)
@@ -32,7 +33,14 @@ DROPPED = (Verdict.LATE, Verdict.THINNED, Verdict.EMPTY)
 class Admission:
     """The admission of one run of messages. ``newest_ns`` is the reference time of a prediction made now."""
 
-    def __init__(self, max_gap_s: float, max_lateness_s: float | None, max_rate_hz: Sequence[float | None]) -> None:
+    def __init__(
+        self,
+        max_gap_s: float,
+        max_lateness_s: float | None,
+        max_rate_hz: Sequence[float | None],
+        seen: Sequence[bool] | None = None,
+    ) -> None:
+        self._seen = [True] * len(max_rate_hz) if seen is None else list(seen)
         self._max_gap_ns = round(max_gap_s * NS_PER_S)
         self._max_lateness_ns = None if max_lateness_s is None else round(max_lateness_s * NS_PER_S)
         self._min_interval_ns = [0 if rate is None else round(NS_PER_S / rate) for rate in max_rate_hz]
@@ -42,7 +50,8 @@ class Admission:
     @classmethod
     def of(cls, layout: SequenceLayout) -> Admission:
         """The admission that a layout asks for."""
-        return cls(layout.max_gap_s, layout.max_lateness_s, [s.max_rate_hz for s in layout.streams])
+        rates = [stream.max_rate_hz for stream in layout.streams]
+        return cls(layout.max_gap_s, layout.max_lateness_s, rates, [stream.input for stream in layout.streams])
 
     def reset(self) -> None:
         """Forget all: the next message is the first of a segment."""
@@ -59,6 +68,8 @@ class Admission:
         """
         if not measured:
             return Verdict.EMPTY
+        if not self._seen[stream]:
+            return Verdict.TARGET
         verdict = Verdict.ADMITTED
         if self.newest_ns is not None:
             behind_ns = self.newest_ns - time_ns

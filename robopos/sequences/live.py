@@ -11,7 +11,8 @@ import torch
 from robopos.errors import SequenceError
 from robopos.positions import Positions
 from robopos.sequences.admission import DROPPED, NS_PER_S, STARTS_SEGMENT, Admission, Verdict
-from robopos.sequences.features import Floats, Normalization, transform_rows
+from robopos.sequences.arrays import Floats
+from robopos.sequences.features import Normalization, StreamMemory, log_elapsed, transform_rows, with_center
 from robopos.sequences.layout import SequenceLayout
 from robopos.sequences.windows import Tokens
 
@@ -26,8 +27,11 @@ class LiveTokens:
             ends before the second.
 
     Attributes:
-        base: (T,) the last observed value of each target, NaN before the first.
-        count: messages admitted since the start or the last reset.
+        base: (T,) what a prediction after the newest token counts from: the last observed value of each target, NaN
+            before the first; the training mean of a target that the model does not see.
+        reference_ns: the newest time admitted up to the newest token, from which horizons count; ``None`` before it.
+        count: tokens since the start or the last reset.
+        made: tokens since the start.
         held: tokens that wait here, of which ``take`` hands out the oldest.
     """
 
@@ -42,20 +46,25 @@ class LiveTokens:
         context, context_s = band
         self._band_ns = None if context_s is None else round(context_s * NS_PER_S)
         self._admission = Admission.of(layout)
-        self._previous: dict[int, tuple[Floats, int]] = {}
+        self._memory: dict[int, StreamMemory] = {}
+        self._known: dict[int, tuple[Floats, int]] = {}  # of each stream the newest features (f,), and their time
         self._recent_ns: deque[int] = deque(maxlen=context)
         self._first = 0
         self._values = np.zeros((capacity, layout.num_features), np.float32)
         self._measured = np.zeros((capacity, layout.num_features), bool)
         self._observed = np.zeros((capacity, len(layout.streams)), bool)
         self._time_ns = np.zeros(capacity, np.int64)
-        self.band_truncated = 0
+        self.band_truncated = self.made = 0
         self._forget()
 
     def _forget(self) -> None:
-        self.base = np.full(len(self.layout.targets), np.nan)
+        self.reference_ns: int | None = None
+        unknown = np.full(len(self.layout.targets), np.nan)
+        self.base = self._observed_base = with_center(self.layout, unknown, self.normalization.center)
+        self._last_token_ns: int | None = None
         self.count = self.held = 0
-        self._previous.clear()
+        self._memory.clear()
+        self._known.clear()
         self._recent_ns.clear()
 
     def reset(self) -> None:
@@ -64,8 +73,8 @@ class LiveTokens:
         self._forget()
 
     @property
-    def reference_ns(self) -> int | None:
-        """The newest time admitted so far; horizons count from it."""
+    def newest_ns(self) -> int | None:
+        """The newest time admitted so far."""
         return self._admission.newest_ns
 
     def push(self, stream: int, time_ns: int, row: Floats) -> Verdict:
@@ -78,33 +87,54 @@ class LiveTokens:
         if verdict in STARTS_SEGMENT:
             self._forget()
         described = self.layout.streams[stream]
-        features = transform_rows(described, row[None], np.array([time_ns], np.int64), self._previous.get(stream))
-        self._previous[stream] = (row, time_ns)
-        self._put(stream, time_ns, features)
-        for t, (s, f) in enumerate(self.layout.targets):
-            if s == stream and known[f]:
-                self.base[t] = row[f]
+        made = transform_rows(described, row[None], np.array([time_ns], np.int64), self._memory.get(stream))
+        assert made.memory is not None
+        self._memory[stream] = made.memory
+        self._known[stream] = (made.features[0], time_ns)
+        observed = [(t, f) for t, (s, f) in enumerate(self.layout.targets) if s == stream and known[f]]
+        if observed:
+            self._observed_base = self._observed_base.copy()
+            for t, f in observed:
+                self._observed_base[t] = made.values[0, f]
+        if self.layout.reference in (None, stream):
+            self.reference_ns, self.base = self._admission.newest_ns, self._observed_base
+            self._put(stream, time_ns)
         return verdict
 
-    def _put(self, stream: int, time_ns: int, features: Floats) -> None:
-        columns = self.layout.feature_slices[stream]
+    def _put(self, stream: int, time_ns: int) -> None:
         if self.held == self.capacity:
             self._first = (self._first + 1) % self.capacity
             self.held -= 1
         slot = (self._first + self.held) % self.capacity
-        self._values[slot] = 0.0
-        self._measured[slot] = False
+        features, carried = self._features(stream, time_ns)
+        values, measured = self.normalization.apply(features[None], slice(None))
+        self._values[slot], self._measured[slot] = values[0], measured[0]
         self._observed[slot] = False
-        values, measured = self.normalization.apply(features, columns)
-        self._values[slot, columns], self._measured[slot, columns] = values[0], measured[0]
-        self._observed[slot, stream] = True
+        self._observed[slot, carried] = True
         self._time_ns[slot] = time_ns
+        self._last_token_ns = time_ns
+        self.made += 1
         self.held += 1
         self.count += 1
         if self._band_ns is not None:
             full = len(self._recent_ns) == self._recent_ns.maxlen
             self.band_truncated += full and time_ns - self._recent_ns[0] <= self._band_ns
             self._recent_ns.append(time_ns)
+
+    def _features(self, stream: int, time_ns: int) -> tuple[Floats, list[int]]:
+        """(F,) features of a token, NaN where not measured, and the streams it carries."""
+        layout = self.layout
+        features = np.full(layout.num_features, np.nan)
+        carried = [stream] if layout.reference is None else list(self._known)
+        for number in carried:
+            features[layout.feature_slices[number]] = self._known[number][0]
+        for number, column in zip(layout.aged, range(layout.age_slice.start, layout.age_slice.stop), strict=True):
+            if number in self._known and self.reference_ns is not None:
+                age_s = (self.reference_ns - self._known[number][1]) / 1e9
+                features[column] = log_elapsed(np.float64(age_s))
+        if layout.gap_feature and self._last_token_ns is not None:
+            features[layout.gap_slice] = log_elapsed(np.float64((time_ns - self._last_token_ns) / 1e9))
+        return features, carried
 
     def tokens(self) -> Tokens:
         """All tokens held, (1, N, ...), N = ``held``."""
@@ -139,7 +169,14 @@ class LiveTokens:
         return {
             "newest_ns": self._admission.newest_ns,
             "last_kept_ns": dict(self._admission.last_kept_ns),
-            "previous": {stream: (torch.from_numpy(row.copy()), at) for stream, (row, at) in self._previous.items()},
+            "memory": {
+                stream: (torch.from_numpy(m.row.copy()), m.time_ns, torch.from_numpy(m.quaternions.copy()))
+                for stream, m in self._memory.items()
+            },
+            "known": {stream: (torch.from_numpy(row.copy()), at) for stream, (row, at) in self._known.items()},
+            "reference_ns": self.reference_ns,
+            "last_token_ns": self._last_token_ns,
+            "observed_base": torch.from_numpy(self._observed_base.copy()),
             "recent_ns": list(self._recent_ns),
             "base": torch.from_numpy(self.base.copy()),
             "count": self.count,
@@ -161,7 +198,11 @@ class LiveTokens:
         self.reset()
         self._admission.newest_ns = state["newest_ns"]
         self._admission.last_kept_ns.update(state["last_kept_ns"])
-        self._previous.update({stream: (row.numpy().copy(), at) for stream, (row, at) in state["previous"].items()})
+        for stream, (row, at, quaternions) in state["memory"].items():
+            self._memory[stream] = StreamMemory(row.numpy().copy(), at, quaternions.numpy().copy())
+        self._known.update({stream: (row.numpy().copy(), at) for stream, (row, at) in state["known"].items()})
+        self.reference_ns, self._last_token_ns = state["reference_ns"], state["last_token_ns"]
+        self._observed_base = state["observed_base"].numpy().copy()
         self._recent_ns.extend(state["recent_ns"])
         self.base = state["base"].numpy().copy()
         self.count, self.held, self._first = state["count"], held, 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -12,6 +12,9 @@ from robopos.errors import ConfigError
 
 TRANSFORMS = ("value", "difference", "rate")
 CLOCKS = ("header", "log", "publish")
+ROLES = ("observation", "action")
+INTERPOLATIONS = ("linear", "hold")
+TOKENS = ("messages", "rows")
 
 
 def require(condition: bool, parameter: str, value: object, allowed: str) -> None:
@@ -37,6 +40,11 @@ class StreamSettings:
         clock: ``header``, ``log`` or ``publish``; ``null`` takes the clock of the whole.
         max_rate_hz: keep the first message at least 1/rate after the last kept; ``null`` keeps all.
         max_interpolation_s: a target is read between two samples at most so far apart (s), else it is masked.
+        interpolation: ``linear`` between two samples, or ``hold`` (commands): the last sample at or before the time.
+        angle: paths of fields that are angles (rad): sine and cosine in, wrapped differences out. Quaternions
+            (``orientation.x`` to ``.w``) are known by their names.
+        role: ``observation``, or ``action``: what the model shall do, a target that it does not see.
+        input: ``true`` lets the model see an action stream too; ``null`` follows the role.
     """
 
     topic: str
@@ -45,6 +53,10 @@ class StreamSettings:
     clock: str | None = None
     max_rate_hz: float | None = None
     max_interpolation_s: float = 1.0
+    interpolation: str = "linear"
+    angle: list[str] = field(default_factory=list)
+    role: str = "observation"
+    input: bool | None = None
 
     def __post_init__(self) -> None:
         require(bool(self.topic.strip("/")), "topic", self.topic, "the name of a topic")
@@ -52,10 +64,19 @@ class StreamSettings:
         words = self.transform.values() if isinstance(self.transform, Mapping) else [self.transform]
         for word in words:
             require(word in TRANSFORMS, f"transform of topic {self.topic}", word, f"one of {', '.join(TRANSFORMS)}")
-        if isinstance(self.transform, Mapping):
-            for path in self.transform:
-                known = any(_covers(path, asked) or _covers(asked, path) for asked in self.fields)
-                require(known, f"transform of topic {self.topic}", path, f"a path of fields {self.fields}")
+        for option, paths in (("transform", self.transform), ("angle", self.angle)):
+            for path in paths if not isinstance(paths, str) else ():
+                known = any(covers(path, asked) or covers(asked, path) for asked in self.fields)
+                require(known, f"{option} of topic {self.topic}", path, f"a path of fields {self.fields}")
+        for option, allowed in (("interpolation", INTERPOLATIONS), ("role", ROLES)):
+            value = getattr(self, option)
+            require(value in allowed, f"{option} of topic {self.topic}", value, f"one of {', '.join(allowed)}")
+        require(
+            self.input is not False or self.role == "action",
+            f"input of topic {self.topic}",
+            self.input,
+            "true or null for an observation (leave the stream out instead)",
+        )
         require(
             self.clock is None or self.clock in CLOCKS, f"clock of topic {self.topic}", self.clock, ", ".join(CLOCKS)
         )
@@ -72,15 +93,21 @@ class StreamSettings:
             "a time > 0 in s",
         )
 
+    @property
+    def is_input(self) -> bool:
+        """Whether the model sees the stream."""
+        return self.role == "observation" if self.input is None else self.input
+
     def transform_of(self, name: str) -> str:
         """The transform of one expanded field name: the longest path that covers it decides."""
         if not isinstance(self.transform, Mapping):
             return self.transform
-        paths = [path for path in self.transform if _covers(path, name)]
+        paths = [path for path in self.transform if covers(path, name)]
         return self.transform[max(paths, key=len)] if paths else "value"
 
 
-def _covers(path: str, name: str) -> bool:
+def covers(path: str, name: str) -> bool:
+    """Whether a path names a field or something above it."""
     return name == path or name.startswith((path + ".", path + "["))
 
 
@@ -91,10 +118,14 @@ class SequenceSettings:
     Args:
         streams: input streams by name.
         targets: field paths to predict, by stream name; a path covers the fields below it.
-        horizons_s: how far ahead of the reference time to predict (s).
+        horizons_s: how far ahead of the reference time to predict (s); 0 only where all targets are actions.
         clock: which stamp is a token's time: ``header`` (header.stamp), ``log`` or ``publish``.
         max_gap_s: a longer silence of all streams, or a step back of the clock by more, starts a new segment (s).
         max_lateness_s: a message that far behind the newest stamp is dropped (s); ``null`` keeps late messages.
+        tokens: ``messages``: each message is a token at its own time; ``rows``: one token a message of the
+            ``reference`` stream, in which the other streams hold their last value, with its age.
+        reference: the stream whose messages are the rows.
+        gap_feature: give the model the time since the token before (its logarithm) as an input.
     """
 
     streams: dict[str, StreamSettings]
@@ -103,6 +134,9 @@ class SequenceSettings:
     clock: str = "header"
     max_gap_s: float = 5.0
     max_lateness_s: float | None = None
+    tokens: str = "messages"
+    reference: str | None = None
+    gap_feature: bool = False
 
     def __post_init__(self) -> None:
         require(len(self.streams) > 0, "streams", self.streams, "at least one stream")
@@ -110,8 +144,17 @@ class SequenceSettings:
         for name in self.targets:
             require(name in self.streams, "targets", name, f"one of the streams {', '.join(self.streams)}")
         require(len(self.horizons_s) > 0, "horizons_s", self.horizons_s, "at least one time > 0 in s")
+        seen = [name for name in self.streams if self.streams[name].is_input]
+        require(len(seen) > 0, "streams", list(self.streams), "with at least one that the model sees")
+        actions = all(self.streams[name].role == "action" for name in self.targets)
         for horizon in self.horizons_s:
-            require(_positive(horizon), "horizons_s", horizon, "times > 0 in s")
+            allowed = _positive(horizon) or (horizon == 0 and actions)
+            require(allowed, "horizons_s", horizon, "times > 0 in s (0 only where all targets are actions)")
+        require(self.tokens in TOKENS, "tokens", self.tokens, f"one of {', '.join(TOKENS)}")
+        if self.tokens == "rows":
+            require(self.reference in seen, "reference", self.reference, f"one of the input streams {', '.join(seen)}")
+        else:
+            require(self.reference is None, "reference", self.reference, "null unless tokens is rows")
         ascending = all(a < b for a, b in pairwise(self.horizons_s))
         require(ascending, "horizons_s", self.horizons_s, "in ascending order")
         require(self.clock in CLOCKS, "clock", self.clock, f"one of {', '.join(CLOCKS)}")

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from robopos.errors import SequenceError
 from robopos.positions import Positions
-from robopos.sequences.features import Floats, Normalization
-from robopos.sequences.layout import SequenceLayout
+from robopos.sequences.arrays import Floats, Ints
+from robopos.sequences.features import Normalization
 from robopos.sequences.splits import Block
-from robopos.sequences.tokens import Ints, TokenTable
+from robopos.sequences.tokens import TokenTable
 
 
 class Tokens(NamedTuple):
@@ -46,60 +46,23 @@ class Batch(NamedTuple):
     mask: Tensor
 
 
-def fit_normalization(
-    layout: SequenceLayout, table: TokenTable, blocks: list[Block], base: Floats, targets: Floats
-) -> Normalization:
-    """Statistics of the training blocks: of features, of the residuals target − base, and the targets' range.
-
-    A feature that never varies, or was never measured, keeps scale 1.
-
-    Raises:
-        SequenceError: a target is never known in the training split.
-    """
-    tokens = np.concatenate([np.arange(b.start, b.stop) for b in blocks])
-    features, residual = table.features[tokens], targets[tokens] - base[tokens, None]
-    for t, name in enumerate(layout.target_names):
-        if not np.isfinite(residual[:, :, t]).any():
-            raise SequenceError(
-                f"target {name} is never known in the training split: its samples are further apart than "
-                f"max_interpolation_s ({layout.streams[layout.targets[t][0]].max_interpolation_s:g} s), or absent"
-            )
-    known = np.isfinite(features)
-    count = np.maximum(known.sum(0), 1)
-    mean = np.where(known, features, 0.0).sum(0) / count
-    std = np.sqrt((np.where(known, features - mean, 0.0) ** 2).sum(0) / count)
-    known = np.isfinite(residual)
-    count = np.maximum(known.sum(0), 1)
-    scale = np.sqrt((np.where(known, residual, 0.0) ** 2).sum(0) / count)
-    observed = table.observed[tokens]
-    return Normalization(
-        mean=mean,
-        std=np.where(std > 0, std, 1.0),
-        residual_scale=np.where(scale > 0, scale, 1.0),
-        low=np.nanmin(observed, axis=0),
-        high=np.nanmax(observed, axis=0),
-    )
-
-
 class TokenColumns:
     """The columns of a token table as tensors on one device; ``windows`` gathers from them.
 
     Args:
-        layout: the description of the sequence.
         table: its n tokens.
         normalization: applied once, here.
         blocks: the blocks that windows stay in.
-        base, targets: (n, T) and (n, H, T), given where windows carry targets.
+        residual: (n, H, T) targets minus base in units of their scale, NaN where the log cannot say; given where
+            windows carry targets.
     """
 
     def __init__(
         self,
-        layout: SequenceLayout,
         table: TokenTable,
         normalization: Normalization,
         blocks: list[Block],
-        base: Floats | None = None,
-        targets: Floats | None = None,
+        residual: Floats | None = None,
         device: torch.device | str = "cpu",
     ) -> None:
         values, measured = normalization.apply(table.features, slice(None))
@@ -107,18 +70,16 @@ class TokenColumns:
         for block in blocks:
             start[block.start : block.stop] = block.start
         self.blocks = blocks
-        self.num_streams = len(layout.streams)
         self.values = torch.from_numpy(values).to(device)  # (n, F)
         self.measured = torch.from_numpy(measured).to(device)  # (n, F)
-        self.stream = torch.from_numpy(table.stream).to(device)  # (n,)
+        self.carries = torch.from_numpy(table.carries).to(device)  # (n, S)
         self.time_ns = torch.from_numpy(table.time_ns).to(device)  # (n,)
         self.start = torch.from_numpy(start).to(device)  # (n,) first token that a window ending here may hold
         self.targets = self.mask = None
-        if base is not None and targets is not None:
-            scaled = (targets - base[:, None]) / normalization.residual_scale
-            mask = np.isfinite(scaled)
+        if residual is not None:
+            mask = np.isfinite(residual)
             self.mask = torch.from_numpy(mask).to(device)  # (n, H, T)
-            self.targets = torch.from_numpy(np.where(mask, scaled, 0.0).astype(np.float32)).to(device)
+            self.targets = torch.from_numpy(np.where(mask, residual, 0.0).astype(np.float32)).to(device)
 
     def windows(self, ends: Tensor, length: int) -> tuple[Tokens, Tensor]:
         """The windows of ``length`` tokens that end with (and hold) tokens ``ends`` (B,).
@@ -131,11 +92,10 @@ class TokenColumns:
         number = ends[:, None] + torch.arange(1 - length, 1, device=ends.device)  # (B, N)
         valid = number >= self.start[ends][:, None]
         number = torch.where(valid, number, 0)
-        observed = torch.nn.functional.one_hot(self.stream[number], self.num_streams).bool() & valid[..., None]
         tokens = Tokens(
             values=self.values[number] * valid[..., None],
             measured=self.measured[number] & valid[..., None],
-            observed=observed,
+            observed=self.carries[number] & valid[..., None],
             positions=Positions(time_ns=self.time_ns[number], valid=valid),
         )
         return tokens, number

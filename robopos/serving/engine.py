@@ -87,8 +87,11 @@ class Engine:
             max_backlog if self.mode == "stream" else settings.window,
             (settings.context, settings.context_s),
         )
-        self._decoders = [Decoder(s.type, s.schema, list(s.fields), encoding=s.encoding) for s in self.inputs]
-        self._numbers = {stream.name: number for number, stream in enumerate(self.inputs)}
+        self._numbers = {s.name: number for number, s in enumerate(bundle.layout.streams) if s.input}
+        self._decoders = {
+            self._numbers[s.name]: Decoder(s.type, s.schema, list(s.fields), encoding=s.encoding) for s in self.inputs
+        }
+        self.advanced = False
         self.stats = EngineStats({stream.name: StreamStats() for stream in self.inputs})
 
     @classmethod
@@ -121,20 +124,20 @@ class Engine:
     @property
     def inputs(self) -> tuple[InputStream, ...]:
         """The input streams, with ``name``, ``topic``, ``type``, ``clock`` and ``fields``."""
-        return self.bundle.layout.streams
+        return self.bundle.layout.inputs
 
     @property
     def targets(self) -> Mapping[str, tuple[int, ...]]:
         """For each stream that is predicted, its columns in ``Prediction.values``."""
         columns: dict[str, tuple[int, ...]] = {}
         for column, (stream, _) in enumerate(self.bundle.layout.targets):
-            name = self.inputs[stream].name
+            name = self.bundle.layout.streams[stream].name
             columns[name] = (*columns.get(name, ()), column)
         return MappingProxyType(columns)
 
     @property
     def tokens(self) -> int:
-        """Messages since the last reset, up to the ``window`` of training."""
+        """Tokens since the last reset, up to the ``window`` of training."""
         return min(self._live.count, self.bundle.settings.window)
 
     @property
@@ -159,7 +162,8 @@ class Engine:
         number = self._number(name)
         stats = self.stats.streams[name]
         stats.received += 1
-        fields = self.inputs[number].fields
+        fields = self.bundle.layout.streams[number].fields
+        self.advanced = False
         whole = isinstance(time_ns, (int, np.integer)) and not isinstance(time_ns, bool)
         if not whole or not -(2**63) <= time_ns < 2**63:
             stats.refused += 1
@@ -182,14 +186,16 @@ class Engine:
         number = self._number(name)
         stats = self.stats.streams[name]
         stats.received += 1
+        self.advanced = False
         try:
             decoded = self._decoders[number].decode(data)
         except LogError:
             stats.undecodable += 1
             raise
-        stats.zero_stamps += decoded.stamp_ns == 0 and self.inputs[number].clock == "header"
+        clock = self.bundle.layout.streams[number].clock
+        stats.zero_stamps += decoded.stamp_ns == 0 and clock == "header"
         publish_ns = arrival_ns if publish_ns is None else publish_ns
-        time_ns = message_time_ns(decoded.stamp_ns, arrival_ns, publish_ns, self.inputs[number].clock)
+        time_ns = message_time_ns(decoded.stamp_ns, arrival_ns, publish_ns, clock)
         return self._take(number, stats, time_ns, decoded.values, arrival_ns)
 
     def _take(
@@ -197,8 +203,9 @@ class Engine:
     ) -> Verdict:
         if self._state is not None and self._live.held == self._live.capacity:
             self.reset("backlog")
-        newest_ns = self._live.reference_ns
+        newest_ns, made = self._live.newest_ns, self._live.made
         verdict = self._live.push(number, time_ns, row)
+        self.advanced = self._live.made > made
         if verdict in STARTS_SEGMENT:
             self._forget(verdict.name.lower())
         stats.count(verdict, time_ns, arrival_ns, newest_ns)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,7 +13,6 @@ import numpy as np
 
 from robopos.errors import LogError, ServingError
 from robopos.logs import LogMessage, RawMessage, iter_messages, write_log
-from robopos.sequences.admission import DROPPED
 from robopos.serving.engine import Engine, Prediction
 
 TRAJECTORY = "trajectory_msgs/msg/JointTrajectory"
@@ -52,7 +52,7 @@ class ReplaySummary:
 def replay(
     engine: Engine, paths: str | Path | list[str], *, last_s: float | None = None, settle: bool = True
 ) -> Iterator[Step]:
-    """Push a log's messages in arrival order and predict after each that was admitted.
+    """Push a log's messages in arrival order and predict after each that became a token.
 
     Args:
         last_s: predict only over the last so many seconds of the log; what comes before is pushed without.
@@ -73,14 +73,13 @@ def replay(
         prediction, started = None, time.perf_counter()
         if name is not None:
             found = True
-            try:
-                verdict = engine.push_raw(name, message.data, message.log_time_ns, message.publish_time_ns)
-            except LogError:
-                verdict = None  # counted by the engine; a robot would go on too
+            # Bytes that are no message are counted by the engine; a robot would go on too.
+            with suppress(LogError):
+                engine.push_raw(name, message.data, message.log_time_ns, message.publish_time_ns)
             wanted = from_ns is None or message.log_time_ns >= from_ns
-            if verdict is not None and verdict not in DROPPED and wanted and (engine.settled or not settle):
+            if engine.advanced and wanted and (engine.settled or not settle):
                 prediction = engine.predict()
-            elif verdict is not None:
+            else:
                 engine.absorb()
         yield Step(message, prediction, time.perf_counter() - started)
     if not found:

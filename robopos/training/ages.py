@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from robopos.model import residual_scale_at
-from robopos.sequences import Normalization, SequenceDataset, TokenColumns, Tokens
-from robopos.sequences.targets import read_targets
+from robopos.sequences import Normalization, SequenceDataset, TokenColumns, Tokens, difference
 
 
 class AgedBatch(NamedTuple):
@@ -41,18 +40,13 @@ class AgedColumns(TokenColumns):
         max_age_s: float,
         seed: int,
     ) -> None:
-        table, blocks = dataset.table, dataset.of_split(split)
-        age_ns = np.random.default_rng(seed).integers(0, round(max_age_s * 1e9), len(table), endpoint=True)
-        stop = np.zeros(len(table), np.int64)
-        for block in blocks:
-            stop[block.start : block.stop] = block.stop
-        targets = read_targets(dataset.layout, table, table.reference_ns + age_ns, table.segment, stop)
-        base = dataset.baselines.base
-        # The columns scale a residual by the number of its horizon; the head knows the horizon alone.
+        age_ns = np.random.default_rng(seed).integers(0, round(max_age_s * 1e9), len(dataset.table), endpoint=True)
+        # The head knows the horizon alone, not its number: so does the scale.
         horizons_s = age_ns[:, None] / 1e9 + np.asarray(dataset.layout.horizons_s)
         scale = residual_scale_at(horizons_s, dataset.layout, normalization)
-        targets = base[:, None] + (targets - base[:, None]) * (normalization.residual_scale / scale)
-        super().__init__(dataset.layout, table, normalization, blocks, base, targets, device)
+        base, targets = dataset.base(normalization), dataset.targets_after(age_ns)
+        residual = difference(dataset.layout.target_kinds, targets, base[:, None]) / scale
+        super().__init__(dataset.table, normalization, dataset.of_split(split), residual, device)
         self.age_s = torch.from_numpy(age_ns / 1e9).to(device)  # (n,)
 
     def batch(self, ends: Tensor, length: int) -> AgedBatch:  # type: ignore[override]

@@ -12,9 +12,8 @@ from torch import Tensor
 
 from robopos.model import Bundle, SequenceTransformer, pick_mode
 from robopos.positions import Positions
-from robopos.sequences import SequenceDataset, SequenceLayout, TokenColumns
-from robopos.sequences.features import Floats
-from robopos.sequences.tokens import Ints
+from robopos.sequences import SequenceDataset, SequenceLayout, TokenColumns, difference
+from robopos.sequences.arrays import Floats, Ints
 
 
 class Predictions(NamedTuple):
@@ -79,15 +78,15 @@ def predict(
         done += len(rows)
         if progress is not None:
             progress(done, len(anchors))
-    known = type(dataset.baselines)(*(column[anchors] for column in dataset.baselines))
+    known = dataset.baselines.take(anchors)
     return Predictions(
         anchors=anchors,
         reference_ns=dataset.table.reference_ns[anchors],
         values=values,
         std=stds,
         truth=dataset.targets[anchors],
-        hold_last=known.hold_last(horizons),
-        constant_velocity=known.constant_velocity(horizons),
+        hold_last=known.hold_last(bundle.layout),
+        constant_velocity=known.constant_velocity(bundle.layout),
     )
 
 
@@ -129,12 +128,14 @@ def score(layout: SequenceLayout, predictions: Predictions) -> list[dict[str, An
     """
     rows = []
     scored = predictions.scored
+    kinds, truth = layout.target_kinds, predictions.truth
+    errors = difference(kinds, predictions.values, truth)
+    errors_held = difference(kinds, predictions.hold_last, truth)
+    errors_moved = difference(kinds, predictions.constant_velocity, truth)
     for t, (name, unit) in enumerate(zip(layout.target_names, layout.target_units, strict=True)):
         for h, horizon_s in enumerate(layout.horizons_s):
             at = scored[:, h, t]
-            error = predictions.values[at, h, t] - predictions.truth[at, h, t]
-            held = predictions.hold_last[at, h, t] - predictions.truth[at, h, t]
-            moved = predictions.constant_velocity[at, h, t] - predictions.truth[at, h, t]
+            error, held, moved = (e[at, h, t] for e in (errors, errors_held, errors_moved))
             rows.append(
                 {
                     "target": name,

@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, Protocol
 
 from robopos.errors import RoboposError
-from robopos.sequences.admission import DROPPED
 from robopos.serving import Engine, Prediction
 from robopos_ros.health import InputHealth, Latencies
 from robopos_ros.parameters import Settings
@@ -144,7 +143,7 @@ class Inference:
     def _push(self, message: Received) -> bool:
         """Whether the message became a token."""
         try:
-            verdict = self._engine.push_raw(
+            self._engine.push_raw(
                 message.name, message.data, arrival_ns=message.arrival_ns, publish_ns=message.publish_ns
             )
         except RoboposError as error:
@@ -155,7 +154,7 @@ class Inference:
                 throttle_duration_sec=5.0,
             )
             return False
-        return verdict not in DROPPED
+        return self._engine.advanced
 
     def _may_publish(self) -> bool:
         least = self._settings.min_context

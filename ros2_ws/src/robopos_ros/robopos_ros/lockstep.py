@@ -22,7 +22,6 @@ import numpy as np
 
 from robopos.errors import RoboposError, ServingError
 from robopos.logs import RawMessage, iter_messages
-from robopos.sequences.admission import DROPPED
 from robopos.serving import Engine
 from robopos_ros.health import percentiles_ms
 from robopos_ros.process import NodeProcess, free_domain
@@ -101,10 +100,10 @@ class Reference:
         """The prediction after this message, without streams that have a value that is not finite."""
         stream = self._stream_of[topic_of(message)]
         try:
-            verdict = self.engine.push_raw(stream, message.data, message.log_time_ns, message.publish_time_ns)
+            self.engine.push_raw(stream, message.data, message.log_time_ns, message.publish_time_ns)
         except RoboposError:  # the node refuses it too
             return Expected(0, {})
-        prediction = None if verdict in DROPPED else self.engine.predict()
+        prediction = self.engine.predict() if self.engine.advanced else None
         if prediction is None:
             return Expected(0, {})
         values = {name: prediction.values[:, columns] for name, columns in self.engine.targets.items()}
