@@ -94,9 +94,7 @@ def fetch_wheel(cache: Path) -> Path:
         result = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
         if result.returncode != 0:
             lines = [line for line in result.stderr.splitlines() if line.strip()]
-            complaints = (
-                [line for line in lines if line.startswith("ERROR")] or lines[-1:] or ["no reason given"]
-            )
+            complaints = [line for line in lines if line.startswith("ERROR")] or lines[-1:] or ["no reason given"]
             reason = complaints[0].removeprefix("ERROR: ")
             raise PrepareError(
                 f"pip could not download {PROJECT}=={VERSION} ({reason}): "

@@ -141,9 +141,7 @@ def stairs(imu: str, contacts: str) -> list[LogMessage]:
         events.setdefault(_text(where, row, "event_index"), (stamp_ns, set()))[1].add(foot)
         point = [_cell(where, row, f"body_{axis}") for axis in "xyz"]
         message = _stamped(stamp_ns, "base_link") | {"point": _vector(point)}
-        messages.append(
-            LogMessage(f"foot/{foot.lower()}", "geometry_msgs/msg/PointStamped", stamp_ns, message)
-        )
+        messages.append(LogMessage(f"foot/{foot.lower()}", "geometry_msgs/msg/PointStamped", stamp_ns, message))
     for stamp_ns, touching in events.values():
         message = _stamped(stamp_ns, "base_link") | {
             "name": list(FEET),
