@@ -57,6 +57,8 @@ def test_modules_stay_small(package: str):
         ("robopos", {"torch", "rclpy", "lightning"}),
         ("robopos.logs", {"torch", "lightning", "rclpy", "matplotlib"}),
         ("robopos.positions", {"lightning", "mcap", "rclpy", "matplotlib"}),
+        ("robopos.sequences", {"mcap", "lightning", "rclpy", "matplotlib"}),
+        ("robopos.model", {"mcap", "lightning", "rclpy", "matplotlib"}),
         ("robopos.serving", {"lightning", "rclpy", "matplotlib"}),
         ("robopos.training", {"lightning", "rclpy", "matplotlib"}),
     ],

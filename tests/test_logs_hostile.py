@@ -316,6 +316,19 @@ def test_stamps_that_repeat_go_back_or_are_absurd_are_kept_and_counted(tmp_path:
     assert (report.duplicates, report.backward) == (1, 2)
 
 
+def test_a_log_time_beyond_int64_is_named(tmp_path: Path) -> None:
+    path = make(tmp_path / "late.mcap", CompressionType.NONE, enable_crcs=False)
+    container = Container(path)
+    block = container.blocks[2]
+    at = block.start + int(container.offsets(block, 1)[0])
+    changed(path, lambda data: struct.pack_into("<Q", data, at + 15, 2**63 + 1))
+    with pytest.raises(LogError, match=r"beyond 2\^63"):
+        read_log(path, SPEC)
+    with pytest.raises(LogError, match=r"beyond 2\^63"):
+        list(iter_messages(path))
+    assert inspect_log(path).messages == COUNT
+
+
 def test_rows_stand_in_arrival_order_whatever_the_file_order(tmp_path: Path) -> None:
     path = tmp_path / "order.mcap"
     times = [30, 10, 20, 10, 10]

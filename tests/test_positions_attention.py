@@ -211,3 +211,7 @@ def test_errors_of_the_band_name_what_is_missing() -> None:
     rotary = build_positions("index-rotary", dim=DIM, heads=HEADS)
     with pytest.raises(PositionError, match="k has 5 tokens; the plan rotates its 4"):
         rotary.plan(Positions.arange(4)).rotate(heads(1, 4), heads(1, 5))
+    with pytest.raises(PositionError, match="have 4, 5 and 5 tokens; the plan is of 4 queries and 4 keys"):
+        scheme.plan(Positions.arange(4), context=2).attend(heads(1, 4), heads(1, 5), heads(1, 5))
+    with pytest.raises(PositionError, match="have 4, 4 and 5 tokens"):
+        scheme.plan(Positions.arange(4)).attend(heads(1, 4), heads(1, 4), heads(1, 5))

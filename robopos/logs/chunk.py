@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import threading
 import zlib
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -14,6 +15,7 @@ from robopos.errors import LogError
 
 # No chunk may unpack to more: a broken length must not take the machine's memory.
 MAX_CHUNK_BYTES = 1 << 30
+_own = threading.local()
 RECORD = struct.Struct("<BQ")
 
 
@@ -71,7 +73,11 @@ def _zstd(packed: memoryview, size: int) -> bytes:
         raise ValueError(f"the frame holds {content} bytes, the record says {size}")
     if size == 0:
         return b""
-    return zstandard.ZstdDecompressor().decompress(packed, max_output_size=size)
+    # One decompressor a thread: making one costs a tenth of unpacking a chunk.
+    if not hasattr(_own, "zstd"):
+        _own.zstd = zstandard.ZstdDecompressor()
+    unpacked: bytes = _own.zstd.decompress(packed, max_output_size=size)
+    return unpacked
 
 
 def _lz4(packed: memoryview, size: int) -> bytes:

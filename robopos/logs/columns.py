@@ -40,7 +40,8 @@ class Columns:
     @classmethod
     def empty(cls, rows: int, columns: int) -> Columns:
         """Room for so many rows, not yet filled."""
-        stamp, log, publish, order = (np.empty(rows, np.int64) for _ in range(4))
+        # One block: large ones come in large pages, and are first touched at less cost.
+        stamp, log, publish, order = np.empty((4, rows), np.int64)
         return cls(np.empty((rows, columns)), stamp, log, publish, order, np.ones(rows, np.bool_))
 
 
@@ -105,12 +106,14 @@ def decode_times(opened: memoryview, offsets: Ints, channel: int, columns: Colum
     """Check the records of one channel in one opened block and write their times alone.
 
     Raises:
-        LogError: an offset that is not at a message of the channel.
+        LogError: an offset that is not at a message of the channel, or a log time after the year 2262.
     """
     raw = np.frombuffer(opened, np.uint8)
     for begin in range(0, len(offsets), _ROWS):
         rows = slice(begin, begin + _ROWS)
         read_heads(raw, offsets[rows], channel, columns.log[rows], columns.publish[rows])
+    if len(offsets) and int(columns.log.min()) < 0:
+        raise LogError("a log time lies beyond 2^63 - 1 ns (the year 2262)")
 
 
 @dataclass

@@ -35,6 +35,8 @@ def finish(reading: Reading, clock: str, on_damage: str, warnings: list[str]) ->
     _arrange(columns)
     if len(columns.log) == 0:
         raise LogError(f"{reading.where}: no message is left, all {total} are damaged")
+    if int(columns.log.min()) < 0 or int(columns.publish.min()) < 0:
+        raise LogError(f"{reading.where}: a log or publish time lies beyond 2^63 - 1 ns (the year 2262)")
     _tell_missing(reading, warnings)
     used, time, zeros = _clock(columns, decoder.has_header, clock)
     if zeros:
@@ -94,7 +96,8 @@ def _clock(columns: Columns, has_header: bool, clock: str) -> tuple[str, Ints, i
     if clock == "log" or not has_header:
         return "log", columns.log, 0
     zero = columns.stamp == 0
-    return clock, np.where(zero, columns.log, columns.stamp), int(np.count_nonzero(zero))
+    zeros = int(np.count_nonzero(zero))
+    return clock, np.where(zero, columns.log, columns.stamp) if zeros else columns.stamp, zeros
 
 
 def _tell_missing(reading: Reading, warnings: list[str]) -> None:

@@ -18,7 +18,6 @@ AFTER_LENGTH = 22  # bytes of the record that are neither opcode, length nor pay
 SKEW = 3
 PAYLOAD = HEAD_BYTES - SKEW  # offset of the payload in a row
 _OPCODE = 5
-_MAX_NS = 2**63 - 1
 _HEAD = np.dtype(
     {
         # `word` is the opcode and the low 7 bytes of the length; `top` is the length's last byte.
@@ -44,7 +43,7 @@ def gather(raw: Bytes, offsets: Ints, width: int) -> Rows:
 
 
 def read_heads(raw: Bytes, offsets: Ints, channel: int, log: Ints, publish: Ints) -> int | Ints:
-    """Check the records at `offsets` and write their times into `log` and `publish`.
+    """Check the records at `offsets` and write their times into `log` and `publish` (negative: above 2^63 - 1).
 
     Args:
         raw: the opened block.
@@ -56,21 +55,21 @@ def read_heads(raw: Bytes, offsets: Ints, channel: int, log: Ints, publish: Ints
         The payload length: one number where all are equal, else int64 (n,).
 
     Raises:
-        LogError: an offset that is not at a whole message of the channel, or a time after the year 2262.
+        LogError: an offset that is not at a whole message of the channel.
     """
     if int(offsets.min()) < 0:
         raise LogError("the message index points outside the chunk")
     heads = gather(raw, offsets, HEAD_BYTES).view(_HEAD)
     word = heads["word"]
     first = int(word[0])
-    if (heads["channel"] != channel).any() or heads["top"].any() or ((word & 0xFF) != _OPCODE).any():
+    uniform = bool((word == first).all())
+    opcodes = first & 0xFF if uniform else word & 0xFF
+    if (heads["channel"] != channel).any() or heads["top"].any() or np.any(opcodes != _OPCODE):
         raise LogError("the message index points at bytes that are no message of its channel")
     log[:] = heads["log"]
     publish[:] = heads["publish"]
-    if int(log.min()) < 0 or int(publish.min()) < 0:
-        raise LogError(f"a log or publish time is beyond {_MAX_NS} ns")
     lengths: int | Ints
-    if (word == first).all():
+    if uniform:
         lengths = (first >> 8) - AFTER_LENGTH
         ends = int(offsets.max()) + HEAD_BYTES + lengths
         short = lengths < 0

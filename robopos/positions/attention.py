@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad, scaled_dot_product_attention
+from torch.nn.functional import scaled_dot_product_attention
 from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
 
@@ -41,10 +41,9 @@ def folded_attention(q: Tensor, k: Tensor, v: Tensor, visible: Visibility, key_t
     for _ in range(1 if dtype == key_terms.dtype or dtype.itemsize >= 4 else 3):
         terms.append(rest.to(dtype))
         rest = rest - terms[-1].to(rest.dtype)
-    extra = torch.stack(terms, dim=-1).expand(*k.shape[:-1], len(terms))
-    wide_q = pad(q.to(dtype), (0, len(terms)), value=1.0)
-    wide_k = torch.cat((k.to(dtype), extra), dim=-1)
-    wide_v = pad(v.to(dtype), (0, len(terms)))
+    wide_q = torch.cat((q.to(dtype), q.new_ones((*q.shape[:-1], len(terms)), dtype=dtype)), dim=-1)
+    wide_k = torch.cat((k.to(dtype), torch.stack(terms, dim=-1).expand(*k.shape[:-1], -1)), dim=-1)
+    wide_v = torch.cat((v.to(dtype), v.new_zeros((*v.shape[:-1], len(terms)), dtype=dtype)), dim=-1)
     out = _masked(wide_q, wide_k, wide_v, visible, scale=q.shape[-1] ** -0.5)[..., : v.shape[-1]]
     return _blank(out, visible)
 

@@ -44,9 +44,22 @@ class Plan(NamedTuple):
 
         Returns:
             (..., heads, Nq, D); padded rows and rows that see no key are 0.
+
+        Raises:
+            PositionError: q, k and v have other numbers of tokens than the plan's queries and keys.
         """
+        self._check_lengths(q, k, v)
         if not self.biases:
             return attention(q, k, v, self.visible)
         if self.key_terms is not None:
             return folded_attention(q, k, v, self.visible, self.key_terms)
         return biased_attention(q, k, v, self.visible, self.biases)
+
+    def _check_lengths(self, q: Tensor, k: Tensor, v: Tensor) -> None:
+        # Without a mask the plan fits every length of plain causal attention.
+        queries, keys = (q.shape[-2], q.shape[-2]) if self.visible.mask is None else self.visible.mask.shape[-2:]
+        if (q.shape[-2], k.shape[-2], v.shape[-2]) != (queries, keys, keys):
+            raise PositionError(
+                f"q, k and v have {q.shape[-2]}, {k.shape[-2]} and {v.shape[-2]} tokens; "
+                f"the plan is of {queries} queries and {keys} keys"
+            )

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from robopos.errors import SequenceError
-from robopos.logs import Log
 from robopos.sequences.arrays import Floats, Ints
 from robopos.sequences.features import Normalization, fit_normalization, with_center
 from robopos.sequences.geometry import difference
@@ -20,6 +20,9 @@ from robopos.sequences.splits import Block, split_blocks, whole_blocks
 from robopos.sequences.targets import Baselines, read_baselines, read_targets
 from robopos.sequences.tokens import TokenTable, choose_tokens, make_tokens, read_messages
 from robopos.sequences.windows import TokenColumns
+
+if TYPE_CHECKING:
+    from robopos.logs import Log
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from robopos.errors import ConfigError, SequenceError
-from robopos.logs import Log, Stream, StreamSpec
 from robopos.sequences.geometry import ANGLE, KINDS, LINEAR, QUATERNION, quaternion_columns
 from robopos.sequences.settings import SequenceSettings, StreamSettings, covers
+
+if TYPE_CHECKING:
+    from robopos.logs import Log, Stream, StreamSpec
 
 
 @dataclass(frozen=True)
@@ -133,6 +135,8 @@ class SequenceLayout:
 
     def log_streams(self) -> dict[str, StreamSpec]:
         """What to ask ``read_log`` for, so that a log gives just these columns."""
+        from robopos.logs import StreamSpec  # tokens of any source need no reader of logs
+
         return {s.name: StreamSpec(s.topic, list(s.fields), clock=s.clock) for s in self.streams}
 
     def to_dict(self) -> dict[str, Any]:
@@ -190,6 +194,8 @@ def _plain(value: Any) -> Any:
 
 def log_streams(settings: SequenceSettings) -> dict[str, StreamSpec]:
     """What to ask ``read_log`` for, from a user's settings."""
+    from robopos.logs import StreamSpec
+
     return {name: StreamSpec(s.topic, list(s.fields), clock=s.clock) for name, s in settings.streams.items()}
 
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from robopos.errors import SequenceError
-from robopos.logs import Log
 from robopos.sequences.admission import DROPPED, STARTS_SEGMENT, Admission, Verdict
 from robopos.sequences.arrays import Floats, Ints
 from robopos.sequences.features import log_elapsed, transform_rows
 from robopos.sequences.layout import SequenceLayout
+
+if TYPE_CHECKING:
+    from robopos.logs import Log
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,8 @@ from robopos.positions import Positions
 from robopos.sequences import Tokens
 
 FORMAT = "robopos block step 1"
-TOKEN_INPUTS = ("values", "measured", "observed", "time_ns", "index", "valid")
+# Whole names: an exporter gives its own values names such as "index".
+TOKEN_INPUTS = ("token_values", "token_measured", "token_observed", "token_time_ns", "token_index", "token_valid")
 RING_INPUTS = ("ring_time_ns", "ring_index", "ring_valid")
 SUFFIXES = {".onnx": "onnx", ".pt2": "aotinductor"}
 
@@ -30,7 +31,7 @@ class Artifact(NamedTuple):
     """What an exported step says of itself."""
 
     block: int
-    """Tokens of a block; fewer are padded, with ``valid`` false."""
+    """Tokens of a block; fewer are padded, with ``token_valid`` false."""
     identity: str
     """`bundle_identity` of the bundle it was made from."""
     device: str
@@ -104,9 +105,9 @@ def output_names(network: SequenceTransformer) -> list[str]:
 def step_inputs(tokens: Tokens, ring: Ring, horizons_s: Tensor) -> dict[str, Tensor]:
     """Inputs by name, N tokens and S slots; each layer's cache is one input, so that no runtime copies a whole.
 
-    ``values``, ``measured`` (N, F), ``observed`` (N, S), ``time_ns``, ``index``, ``valid`` (N,); ``ring_time_ns``,
-    ``ring_index``, ``ring_valid`` (S,); ``horizons_s`` (H,) float64; ``ring_keys_L``, ``ring_values_L``
-    (1, heads, S, D / heads).
+    ``token_values``, ``token_measured`` (N, F), ``token_observed`` (N, streams), ``token_time_ns``, ``token_index``,
+    ``token_valid`` (N,); ``ring_time_ns``, ``ring_index``, ``ring_valid`` (S,); ``horizons_s`` (H,) float64; and for
+    each layer, by its number, ``ring_keys_0``, ``ring_values_0`` (1, heads, S, D / heads).
     """
     index, time_ns, valid, _ = tokens.positions
     given = (tokens.values[0], tokens.measured[0], tokens.observed[0], time_ns, index, valid)
