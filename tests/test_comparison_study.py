@@ -12,7 +12,7 @@ from test_sequences_dataset import sequence_settings
 
 from robopos.cli import main
 from robopos.comparison import StudySettings, summarize
-from robopos.comparison.conditions import drop_messages
+from robopos.comparison.conditions import dropped
 from robopos.comparison.study import Study
 from robopos.logs import Log, read_log
 from robopos.model import ModelSettings
@@ -80,7 +80,7 @@ def test_the_same_seed_gives_the_same_cell(arm_log: Path):
 
 def test_dropped_messages_are_the_same_for_a_seed_and_as_many_as_asked(arm_log: Path):
     log = read_log(arm_log, log_streams(sequence_settings()))
-    (a,), (b,), (c,) = (drop_messages([log], 0.3, seed) for seed in (1, 1, 2))
+    (a,), (b,), (c,) = (dropped([log], 0.3, seed) for seed in (1, 1, 2))
     assert isinstance(a, Log)
     np.testing.assert_array_equal(a["joints"].time_ns, b["joints"].time_ns)
     assert not np.array_equal(a["joints"].time_ns, c["joints"].time_ns)

@@ -216,12 +216,12 @@ def test_normalization_knows_the_training_split_only(log: Log, layout: SequenceL
 def test_the_sampler_repeats_its_batches_and_ranks_share_one(log: Log, layout: SequenceLayout):
     dataset = SequenceDataset.build([log], layout, SplitSettings())
     columns = dataset.columns(dataset.fit_normalization(), "train")
-    one = WindowSampler(columns, 24, 6, seed=3, min_history=12)
-    again, other = WindowSampler(columns, 24, 6, 3, 12), WindowSampler(columns, 24, 6, 4, 12)
+    one = WindowSampler([columns], 24, 6, seed=3, min_history=12)
+    again, other = WindowSampler([columns], 24, 6, 3, 12), WindowSampler([columns], 24, 6, 4, 12)
     assert torch.equal(one.sample(5).tokens.values, again.sample(5).tokens.values)
     assert not torch.equal(one.sample(5).tokens.values, one.sample(6).tokens.values)
     assert not torch.equal(one.sample(5).tokens.values, other.sample(5).tokens.values)
-    halves = [WindowSampler(columns, 24, 3, 3, 12, rank=rank, ranks=2).sample(5) for rank in range(2)]
+    halves = [WindowSampler([columns], 24, 3, 3, 12, rank=rank, ranks=2).sample(5) for rank in range(2)]
     whole = torch.cat([half.tokens.values for half in halves])
     assert torch.equal(whole, one.sample(5).tokens.values)
 
@@ -245,7 +245,7 @@ def test_a_context_longer_than_every_run_is_named(log: Log, layout: SequenceLayo
     dataset = SequenceDataset.build([log], layout, SplitSettings())
     columns = dataset.columns(dataset.fit_normalization(), "train")
     with pytest.raises(SequenceError, match="longer than the 100000 tokens of burn-in"):
-        WindowSampler(columns, 100_001, 4, 0, 100_000)
+        WindowSampler([columns], 100_001, 4, 0, 100_000)
 
 
 VARIANTS = {

@@ -3,6 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from robopos.logs import LogMessage
+    from robopos.model import Bundle
+    from robopos.sequences import SequenceDataset
+    from robopos.training import Predictions
 
 HELP = "judge a bundle on a log"
 
@@ -18,12 +27,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda (default: auto)")
     parser.add_argument("--json", metavar="FILE", help="write the scores as JSON")
+    parser.add_argument("--markdown", metavar="FILE", help="write the scores as a Markdown table")
+    parser.add_argument("--plot", metavar="FILE", help="draw predictions over time and error over horizon (PNG)")
+    parser.add_argument("--mcap", metavar="FILE", help="write the predictions as MCAP")
 
 
 def run(args: argparse.Namespace) -> None:
     from pathlib import Path
 
-    from robopos.cli.show import Progress, scores, write_json
+    from robopos.cli.show import Progress, markdown_scores, scores, write_json, write_text
     from robopos.errors import ConfigError, SequenceError
     from robopos.logs import read_log
     from robopos.model import Bundle, pick_device
@@ -52,3 +64,26 @@ def run(args: argparse.Namespace) -> None:
     scores(f"{args.bundle} on {', '.join(args.logs)} ({args.split})", rows)
     print(f"skill against hold last, mean: {overall_skill(rows):+.3f}")
     write_json(args.json, rows)
+    write_text(args.markdown, markdown_scores(rows))
+    if args.plot is not None:
+        from robopos.training.figures import draw_evaluation
+
+        draw_evaluation(bundle.layout, predictions, rows, args.plot)
+    if args.mcap is not None:
+        from robopos.logs import write_log
+
+        write_log(args.mcap, _messages(bundle, dataset, predictions))
+
+
+def _messages(bundle: Bundle, dataset: SequenceDataset, predictions: Predictions) -> Iterator[LogMessage]:
+    import numpy as np
+
+    from robopos.serving import Engine, Prediction
+    from robopos.serving.replay import trajectories
+
+    engine = Engine(bundle)
+    horizons_s, arrival_ns = np.asarray(bundle.layout.horizons_s), dataset.table.arrival_ns[predictions.anchors]
+    for i, reference_ns in enumerate(predictions.reference_ns.tolist()):
+        std = None if predictions.std is None else predictions.std[i]
+        made = Prediction(reference_ns, horizons_s, predictions.values[i], std, bundle.layout.target_names)
+        yield from trajectories(engine, made, int(arrival_ns[i]))

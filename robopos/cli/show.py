@@ -23,7 +23,7 @@ LINE_EVERY_S = 5.0
 
 def console() -> Console:
     """Standard output; wide enough for a table where there is no terminal to ask."""
-    return Console(width=None if sys.stdout.isatty() else 140, highlight=False)
+    return Console(width=None if sys.stdout.isatty() else 180, highlight=False)
 
 
 class Progress:
@@ -75,38 +75,57 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> 
 
 def scores(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
     """The rows of ``robopos.training.score`` as a table."""
+    table(title, list(SCORE_COLUMNS), score_cells(rows))
+
+
+SCORE_COLUMNS = (
+    *("target", "horizon", "anchors", "MAE", "RMSE", "hold last", "const. velocity"),
+    *("skill (hold)", "skill (vel.)", "in 90 %"),
+)
+
+
+def score_cells(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """The rows of ``robopos.training.score`` as text, in the order of ``SCORE_COLUMNS``."""
 
     def number(value: float | None, digits: str) -> str:
         return "-" if value is None or math.isnan(value) else format(value, digits)
 
-    table(
-        title,
-        ["target", "horizon", "anchors", "MAE", "RMSE", "hold last", "const. velocity", "skill (hold)", "skill (vel.)"],
+    return [
         [
-            [
-                f"{row['target']} ({row['unit']})" if row["unit"] else row["target"],
-                f"{row['horizon_s']:g} s",
-                str(row["count"]),
-                number(row["mae"], ".4g"),
-                number(row["rmse"], ".4g"),
-                number(row["rmse_hold_last"], ".4g"),
-                number(row["rmse_constant_velocity"], ".4g"),
-                number(row["skill_hold_last"], "+.3f"),
-                number(row["skill_constant_velocity"], "+.3f"),
-            ]
-            for row in rows
-        ],
-    )
+            f"{row['target']} ({row['unit']})" if row["unit"] else row["target"],
+            f"{row['horizon_s']:g} s",
+            str(row["count"]),
+            number(row["mae"], ".4g"),
+            number(row["rmse"], ".4g"),
+            number(row["rmse_hold_last"], ".4g"),
+            number(row["rmse_constant_velocity"], ".4g"),
+            number(row["skill_hold_last"], "+.3f"),
+            number(row["skill_constant_velocity"], "+.3f"),
+            number(row["coverage_90"], ".2f"),
+        ]
+        for row in rows
+    ]
+
+
+def markdown_scores(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The rows of ``robopos.training.score`` as a Markdown table."""
+    lines = [SCORE_COLUMNS, ["---"] + ["---:"] * (len(SCORE_COLUMNS) - 1), *score_cells(rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def write_json(path: str | None, content: Any) -> None:
+    """JSON into a file; ``None`` writes nothing."""
+    write_text(path, json.dumps(content, indent=1) + "\n")
+
+
+def write_text(path: str | None, text: str) -> None:
     """Write beside and rename, so that a file is always whole; ``None`` writes nothing."""
     if path is None:
         return
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     beside = target.with_name(f".{target.name}")
-    beside.write_text(json.dumps(content, indent=1) + "\n")
+    beside.write_text(text)
     os.replace(beside, target)
 
 

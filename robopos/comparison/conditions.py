@@ -1,13 +1,13 @@
-"""Logs as a worse day would have recorded them: what is taken away is taken from the input, never from the truth."""
+"""The conditions under which trained networks are judged."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from robopos.logs import Log
+from robopos.sequences.degrade import drop_messages
 
 AS_RECORDED = "as recorded"
 
@@ -17,15 +17,7 @@ def drop_name(share: float) -> str:
     return f"{share:.0%} of the tokens dropped"
 
 
-def drop_messages(logs: Sequence[Log], share: float, seed: int) -> list[Log]:
-    """Logs without a share of their messages, each dropped independently; the same for the same seed."""
+def dropped(logs: Sequence[Log], share: float, seed: int) -> list[Log]:
+    """Logs without a share of their messages; the same for the same seed."""
     generator = np.random.default_rng(seed)
-    thinned = []
-    for log in logs:
-        streams = {}
-        for name, stream in log.items():
-            kept = generator.random(len(stream)) >= share
-            columns = {c: getattr(stream, c)[kept] for c in ("time_ns", "arrival_ns", "order", "values")}
-            streams[name] = replace(stream, **columns)
-        thinned.append(Log(streams, log.paths, log.warnings))
-    return thinned
+    return [drop_messages(log, share, generator) for log in logs]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from robopos.comparison.conditions import AS_RECORDED, drop_messages, drop_name
+from robopos.comparison.conditions import AS_RECORDED, drop_name, dropped
 from robopos.comparison.settings import StudySettings
 from robopos.errors import SequenceError
 from robopos.logs import read_log
@@ -60,7 +60,7 @@ class Study:
         layout = resolve_layout(settings.sequence, logs[0])
         self.dataset = SequenceDataset.build(logs, layout, settings.split)
         self.conditions = self._conditions(
-            {drop_name(share): drop_messages(logs, share, DROP_SEED) for share in settings.drops}
+            {drop_name(share): dropped(logs, share, DROP_SEED) for share in settings.drops}
         )
 
     def _conditions(self, degraded: dict[str, list[Any]]) -> list[Condition]:

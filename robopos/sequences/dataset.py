@@ -119,11 +119,17 @@ class SequenceDataset:
         """(n, T) what predictions count from."""
         return with_center(self.layout, self.baselines.base, normalization.center)
 
-    def columns(self, normalization: Normalization, split: str, device: torch.device | str = "cpu") -> TokenColumns:
-        """The columns of one split's windows, with targets, on a device."""
+    def columns(
+        self,
+        normalization: Normalization,
+        split: str,
+        device: torch.device | str = "cpu",
+        store: torch.device | str | None = None,
+    ) -> TokenColumns:
+        """The columns of one split's windows, with targets, for a device."""
         residual = difference(self.layout.target_kinds, self.targets, self.base(normalization)[:, None])
         residual /= normalization.residual_scale
-        return TokenColumns(self.table, normalization, self.of_split(split), residual, device)
+        return TokenColumns(self.table, normalization, self.of_split(split), residual, device, store)
 
     def median_interval_s(self, split: str = "train") -> float:
         """The median time between neighbouring tokens of a split (s); ties do not count."""

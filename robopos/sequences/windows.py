@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -47,7 +48,9 @@ class Batch(NamedTuple):
 
 
 class TokenColumns:
-    """The columns of a token table as tensors on one device; ``windows`` gathers from them.
+    """The columns of a token table as tensors; ``windows`` gathers from them, to one device.
+
+    They live on that device, or in host memory (pinned for a GPU) where they are too large for it.
 
     Args:
         table: its n tokens.
@@ -55,6 +58,8 @@ class TokenColumns:
         blocks: the blocks that windows stay in.
         residual: (n, H, T) targets minus base in units of their scale, NaN where the log cannot say; given where
             windows carry targets.
+        device: where windows go.
+        store: where the columns lie; ``None`` takes ``device``.
     """
 
     def __init__(
@@ -64,22 +69,32 @@ class TokenColumns:
         blocks: list[Block],
         residual: Floats | None = None,
         device: torch.device | str = "cpu",
+        store: torch.device | str | None = None,
     ) -> None:
+        self.device = torch.device(device)
+        self.store = self.device if store is None else torch.device(store)
         values, measured = normalization.apply(table.features, slice(None))
         start = np.arange(len(table))
         for block in blocks:
             start[block.start : block.stop] = block.start
         self.blocks = blocks
-        self.values = torch.from_numpy(values).to(device)  # (n, F)
-        self.measured = torch.from_numpy(measured).to(device)  # (n, F)
-        self.carries = torch.from_numpy(table.carries).to(device)  # (n, S)
-        self.time_ns = torch.from_numpy(table.time_ns).to(device)  # (n,)
-        self.start = torch.from_numpy(start).to(device)  # (n,) first token that a window ending here may hold
+        self.values = self._keep(values)  # (n, F)
+        self.measured = self._keep(measured)  # (n, F)
+        self.carries = self._keep(table.carries)  # (n, S)
+        self.time_ns = self._keep(table.time_ns)  # (n,)
+        self.start = self._keep(start)  # (n,) first token that a window ending here may hold
         self.targets = self.mask = None
         if residual is not None:
             mask = np.isfinite(residual)
-            self.mask = torch.from_numpy(mask).to(device)  # (n, H, T)
-            self.targets = torch.from_numpy(np.where(mask, residual, 0.0).astype(np.float32)).to(device)
+            self.mask = self._keep(mask)  # (n, H, T)
+            self.targets = self._keep(np.where(mask, residual, 0.0).astype(np.float32))
+
+    def _keep(self, column: np.ndarray) -> Tensor:
+        tensor = torch.from_numpy(column).to(self.store)
+        return tensor.pin_memory() if self.store.type == "cpu" and self.device.type == "cuda" else tensor
+
+    def _pick(self, column: Tensor, number: Tensor) -> Tensor:
+        return column[number].to(self.device, non_blocking=True)
 
     def windows(self, ends: Tensor, length: int) -> tuple[Tokens, Tensor]:
         """The windows of ``length`` tokens that end with (and hold) tokens ``ends`` (B,).
@@ -89,14 +104,16 @@ class TokenColumns:
         Returns:
             the tokens, and their numbers (B, length), 0 where padded.
         """
-        number = ends[:, None] + torch.arange(1 - length, 1, device=ends.device)  # (B, N)
+        ends = ends.to(self.store)
+        number = ends[:, None] + torch.arange(1 - length, 1, device=self.store)  # (B, N)
         valid = number >= self.start[ends][:, None]
         number = torch.where(valid, number, 0)
+        there = valid.to(self.device)
         tokens = Tokens(
-            values=self.values[number] * valid[..., None],
-            measured=self.measured[number] & valid[..., None],
-            observed=self.carries[number] & valid[..., None],
-            positions=Positions(time_ns=self.time_ns[number], valid=valid),
+            values=self._pick(self.values, number) * there[..., None],
+            measured=self._pick(self.measured, number) & there[..., None],
+            observed=self._pick(self.carries, number) & there[..., None],
+            positions=Positions(time_ns=self._pick(self.time_ns, number), valid=there),
         )
         return tokens, number
 
@@ -106,7 +123,8 @@ class TokenColumns:
             raise SequenceError("these columns were made without targets")
         tokens, number = self.windows(ends, length)
         valid = tokens.positions.valid
-        return Batch(tokens, self.targets[number], self.mask[number] & valid[..., None, None])
+        assert valid is not None
+        return Batch(tokens, self._pick(self.targets, number), self._pick(self.mask, number) & valid[..., None, None])
 
     def anchors(self, min_history: int) -> Ints:
         """Tokens that have at least ``min_history`` tokens before them in their block."""
@@ -118,7 +136,7 @@ class WindowSampler:
     """Random training windows; batch number ``step`` is the same whenever it is asked for.
 
     Args:
-        columns: with targets.
+        columns: with targets; of several (degraded copies of the same data) each batch takes one.
         length: tokens of a window.
         batch_size: windows of a batch, on each rank.
         seed: of the order.
@@ -131,7 +149,7 @@ class WindowSampler:
 
     def __init__(
         self,
-        columns: TokenColumns,
+        columns: Sequence[TokenColumns],
         length: int,
         batch_size: int,
         seed: int,
@@ -139,29 +157,35 @@ class WindowSampler:
         rank: int = 0,
         ranks: int = 1,
     ) -> None:
-        self.columns, self.length, self.batch_size, self.seed = columns, length, batch_size, seed
+        self.columns, self.length, self.batch_size, self.seed = tuple(columns), length, batch_size, seed
         self.rank, self.ranks = rank, ranks
+        self._ends = [self._ends_of(part.blocks, min_history) for part in self.columns]
+
+    def _ends_of(self, blocks: list[Block], min_history: int) -> Tensor:
         ends = []
-        for block in columns.blocks:
+        for block in blocks:
             size = block.stop - block.start
             if size > min_history:
                 # A block shorter than a window gives itself, whole.
-                ends.append(np.arange(block.start + min(size, length) - 1, block.stop))
+                ends.append(np.arange(block.start + min(size, self.length) - 1, block.stop))
         if not ends:
-            longest = max((b.stop - b.start for b in columns.blocks), default=0)
+            longest = max((b.stop - b.start for b in blocks), default=0)
             raise SequenceError(
                 f"no gap-free run of the training split is longer than the {min_history} tokens of burn-in "
                 f"(the longest has {longest}): shorten the model's context, or raise max_gap_s"
             )
-        self._ends = torch.from_numpy(np.concatenate(ends))
-
-    def __len__(self) -> int:
-        """Windows that there are."""
-        return len(self._ends)
+        return torch.from_numpy(np.concatenate(ends))
 
     def sample(self, step: int) -> Batch:
         """The batch of a step."""
-        digest = hashlib.blake2b(f"{self.seed}/{step}".encode(), digest_size=8).digest()
-        generator = torch.Generator().manual_seed(int.from_bytes(digest, "little") >> 1)
-        pick = torch.randint(len(self._ends), (self.ranks, self.batch_size), generator=generator)[self.rank]
-        return self.columns.batch(self._ends[pick].to(self.columns.values.device), self.length)
+        generator = torch.Generator().manual_seed(step_seed(self.seed, step))
+        copy = int(torch.randint(len(self.columns), (), generator=generator))
+        ends = self._ends[copy]
+        pick = torch.randint(len(ends), (self.ranks, self.batch_size), generator=generator)[self.rank]
+        return self.columns[copy].batch(ends[pick], self.length)
+
+
+def step_seed(seed: int, step: int, rank: int = 0) -> int:
+    """A seed of its own for each step and rank, the same in every process and after a resume."""
+    digest = hashlib.blake2b(f"{seed}/{step}/{rank}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1

@@ -26,7 +26,7 @@ class AgedColumns(TokenColumns):
 
     Args:
         dataset: whose tokens; targets beyond a token's block stay masked, as without ages.
-        normalization, split, device: as for ``SequenceDataset.columns``.
+        normalization, split, device, store: as for ``SequenceDataset.columns``.
         max_age_s: the longest age (s).
         seed: of the draw.
     """
@@ -37,6 +37,7 @@ class AgedColumns(TokenColumns):
         normalization: Normalization,
         split: str,
         device: torch.device | str,
+        store: torch.device | str | None,
         max_age_s: float,
         seed: int,
     ) -> None:
@@ -46,10 +47,10 @@ class AgedColumns(TokenColumns):
         scale = residual_scale_at(horizons_s, dataset.layout, normalization)
         base, targets = dataset.base(normalization), dataset.targets_after(age_ns)
         residual = difference(dataset.layout.target_kinds, targets, base[:, None]) / scale
-        super().__init__(dataset.table, normalization, dataset.of_split(split), residual, device)
-        self.age_s = torch.from_numpy(age_ns / 1e9).to(device)  # (n,)
+        super().__init__(dataset.table, normalization, dataset.of_split(split), residual, device, store)
+        self.age_s = self._keep(age_ns / 1e9)  # (n,)
 
     def batch(self, ends: Tensor, length: int) -> AgedBatch:  # type: ignore[override]
         """Windows with their targets and ages."""
         _, number = self.windows(ends, length)
-        return AgedBatch(*super().batch(ends, length), self.age_s[number])
+        return AgedBatch(*super().batch(ends, length), self._pick(self.age_s, number))

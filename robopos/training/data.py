@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,12 +24,14 @@ from robopos.sequences import (
     log_streams,
     resolve_layout,
 )
+from robopos.sequences.degrade import AugmentSettings
 from robopos.sequences.settings import require
 from robopos.training.ages import AgedColumns
 
 if TYPE_CHECKING:
     from robopos.training.module import SequenceModule
 
+MEMORY = ("auto", "device", "host")
 VALIDATION_WINDOWS = 2048
 VALIDATION_BATCH = 256
 
@@ -43,17 +46,17 @@ class TrainingBatches:
         return self._data.batches_per_epoch
 
     def __iter__(self) -> Iterator[Batch]:
-        for _ in range(len(self)):
-            yield self._sampler.sample(self._data.consumed)
+        # After a resume in the middle of an epoch, what is left of it.
+        for _ in range(len(self) - self._data.consumed % len(self)):
             self._data.consumed += 1
+            yield self._sampler.sample(self._data.consumed - 1)
 
 
 class AnchorBatches:
     """Windows that end with given tokens, in order."""
 
     def __init__(self, columns: TokenColumns, anchors: np.ndarray, length: int, batch_size: int) -> None:
-        ends = torch.from_numpy(anchors).to(columns.values.device)
-        self._columns, self._parts, self._length = columns, ends.split(batch_size), length
+        self._columns, self._parts, self._length = columns, torch.from_numpy(anchors).split(batch_size), length
 
     def __len__(self) -> int:
         return len(self._parts)
@@ -72,7 +75,10 @@ class SequenceData(LightningDataModule):
         split: shares of each log's time for validation and test.
         batch_size: windows of a training batch.
         batches_per_epoch: training batches between two validations.
-        seed: of the order of windows.
+        seed: of the order of windows, and of degraded copies.
+        augment: degraded copies of the training logs, off by default.
+        memory: where the columns lie: ``device``, ``host`` (pinned, for data too large for the GPU), or ``auto``: on
+            the device where they take less than half of its free memory.
     """
 
     def __init__(
@@ -83,17 +89,22 @@ class SequenceData(LightningDataModule):
         batch_size: int = 32,
         batches_per_epoch: int = 200,
         seed: int = 0,
+        augment: AugmentSettings = AugmentSettings(),  # noqa: B008
+        memory: str = "auto",
     ) -> None:
         super().__init__()
         require(len(logs) > 0, "data.logs", logs, "at least one path")
         require(batch_size >= 1, "data.batch_size", batch_size, "a number of windows >= 1")
         require(batches_per_epoch >= 1, "data.batches_per_epoch", batches_per_epoch, "a number of batches >= 1")
+        require(memory in MEMORY, "data.memory", memory, f"one of {', '.join(MEMORY)}")
         self.logs, self.sequence, self.split = logs, sequence, split
+        self.augment, self.memory = augment, memory
         self.batch_size, self.batches_per_epoch, self.seed = batch_size, batches_per_epoch, seed
         self.consumed = 0
         self.read_s = 0.0
         self._dataset: SequenceDataset | None = None
         self._normalization: Normalization | None = None
+        self._copies: list[SequenceDataset] = []
 
     @property
     def dataset(self) -> SequenceDataset:
@@ -102,6 +113,11 @@ class SequenceData(LightningDataModule):
             started = time.perf_counter()
             read = [read_log(path, log_streams(self.sequence), clock=self.sequence.clock) for path in self.logs]
             self._dataset = SequenceDataset.build(read, resolve_layout(self.sequence, read[0]), self.split)
+            generator = np.random.default_rng(self.seed)
+            self._copies = [
+                self._dataset.degraded([self.augment.degrade(log, generator) for log in read])
+                for _ in range(self.augment.copies)
+            ]
             self.read_s = time.perf_counter() - started
         return self._dataset
 
@@ -112,9 +128,9 @@ class SequenceData(LightningDataModule):
             self._normalization = self.dataset.fit_normalization()
         return self._normalization
 
-    def use(self, dataset: SequenceDataset) -> SequenceData:
-        """Take data that is already read (a comparison reads its logs once)."""
-        self._dataset, self._normalization = dataset, None
+    def use(self, dataset: SequenceDataset, copies: Sequence[SequenceDataset] = ()) -> SequenceData:
+        """Take data that is already read, with its degraded copies (a comparison reads its logs once)."""
+        self._dataset, self._normalization, self._copies = dataset, None, list(copies)
         return self
 
     def setup(self, stage: str) -> None:
@@ -130,24 +146,33 @@ class SequenceData(LightningDataModule):
             "tokens": {split: sum(b.stop - b.start for b in blocks if b.split == split) for split in _names(blocks)},
             "messages": dict(self.dataset.table.counts),
             "seed": self.seed,
+            "augment": asdict(self.augment),
         }
 
-    def columns(self, split: str, device: torch.device | str) -> TokenColumns:
-        """The columns of a split on a device."""
-        return self.dataset.columns(self.normalization, split, device)
+    def columns(self, dataset: SequenceDataset, split: str, device: torch.device) -> TokenColumns:
+        """The columns of a split for a device, without ages."""
+        return dataset.columns(self.normalization, split, device, self._store(dataset, device))
+
+    def _store(self, dataset: SequenceDataset, device: torch.device) -> torch.device:
+        """Where the columns of a dataset lie."""
+        host = torch.device("cpu")
+        if self.memory != "auto" or device.type != "cuda":
+            return host if self.memory == "host" else device
+        free, _ = torch.cuda.mem_get_info(device)
+        table = dataset.table
+        each = table.features.shape[1] * 5 + table.carries.shape[1] + dataset.targets[:1].size * 5 + 16
+        return device if len(table) * each * (1 + self.augment.copies) < free / 2 else host
 
     def train_dataloader(self) -> TrainingBatches:
         module = self._module()
-        columns = self.columns("train", module.device)
-        if module.settings.max_input_age_s > 0:
-            columns = AgedColumns(
-                self.dataset,
-                self.normalization,
-                "train",
-                module.device,
-                max_age_s=module.settings.max_input_age_s,
-                seed=self.seed,
-            )
+        age_s, device = module.settings.max_input_age_s, module.device
+        columns = []
+        for number, dataset in enumerate([self.dataset, *self._copies]):
+            if age_s > 0:
+                store, seed = self._store(dataset, device), self.seed + number
+                columns.append(AgedColumns(dataset, self.normalization, "train", device, store, age_s, seed))
+            else:
+                columns.append(self.columns(dataset, "train", device))
         sampler = WindowSampler(
             columns,
             length=module.settings.window,
@@ -161,7 +186,7 @@ class SequenceData(LightningDataModule):
 
     def val_dataloader(self) -> AnchorBatches:
         module = self._module()
-        columns = self.columns("validation", module.device)
+        columns = self.columns(self.dataset, "validation", module.device)
         anchors = columns.anchors(module.settings.history)
         if not len(anchors):
             raise SequenceError(
@@ -169,6 +194,7 @@ class SequenceData(LightningDataModule):
                 "shorten the model's context, or raise split.validation"
             )
         anchors = anchors[:: max(1, len(anchors) // VALIDATION_WINDOWS)]
+        anchors = anchors[self.trainer.global_rank :: self.trainer.world_size]
         return AnchorBatches(columns, anchors, module.settings.window, VALIDATION_BATCH)
 
     def state_dict(self) -> dict[str, Any]:

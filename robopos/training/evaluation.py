@@ -15,6 +15,8 @@ from robopos.positions import Positions
 from robopos.sequences import SequenceDataset, SequenceLayout, TokenColumns, difference
 from robopos.sequences.arrays import Floats, Ints
 
+CENTRAL_90 = 1.6448536269514722  # standard deviations to either side that hold 90 % of a Gaussian
+
 
 class Predictions(NamedTuple):
     """Predictions at anchors; A anchors.
@@ -121,10 +123,11 @@ def _encode_blocks(network: SequenceTransformer, columns: TokenColumns, anchors:
 
 
 def score(layout: SequenceLayout, predictions: Predictions) -> list[dict[str, Any]]:
-    """One row a target and horizon: count, MAE, RMSE and the simple predictors' RMSE in units, and skill.
+    """One row a target and horizon: count, MAE, RMSE and the simple predictors' RMSE in units, skill and coverage.
 
     Skill is 1 − MSE / MSE of the reference (Murphy 1988): 1 is perfect, 0 no better, below 0 worse. Rows hold plain
-    types; a score over no value is ``None``.
+    types; a score over no value is ``None``. ``coverage_90`` is the share of values within the central 90 % of the
+    predicted Gaussian (0.9 is honest), ``None`` without standard deviations.
     """
     rows = []
     scored = predictions.scored
@@ -136,6 +139,7 @@ def score(layout: SequenceLayout, predictions: Predictions) -> list[dict[str, An
         for h, horizon_s in enumerate(layout.horizons_s):
             at = scored[:, h, t]
             error, held, moved = (e[at, h, t] for e in (errors, errors_held, errors_moved))
+            inside = None if predictions.std is None else np.abs(error) <= CENTRAL_90 * predictions.std[at, h, t]
             rows.append(
                 {
                     "target": name,
@@ -148,6 +152,7 @@ def score(layout: SequenceLayout, predictions: Predictions) -> list[dict[str, An
                     "rmse_constant_velocity": _rms(moved),
                     "skill_hold_last": _skill(error, held),
                     "skill_constant_velocity": _skill(error, moved),
+                    "coverage_90": None if inside is None else _mean(inside.astype(np.float64)),
                 }
             )
     return rows

@@ -12,6 +12,7 @@ from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 
 from robopos.errors import ConfigError
 from robopos.model import Bundle
+from robopos.training.calibration import calibrate
 from robopos.training.data import SequenceData
 from robopos.training.evaluation import predict, score
 from robopos.training.fit import StepProgress, Tell, quiet
@@ -61,11 +62,13 @@ class TrainingCLI(LightningCLI):
         out = Path(self.config.out)
         trainer = self.config_init.trainer
         trainer.default_root_dir = str(out)
-        if trainer.logger in (None, True):
-            kwargs["logger"] = [
-                CSVLogger(out, name="csv", version=""),
-                TensorBoardLogger(out, name="tensorboard", version=""),
-            ]
+        # CSV and TensorBoard always; loggers of the configuration (W&B, MLflow, ...) come beside them.
+        own = trainer.logger if isinstance(trainer.logger, list) else [trainer.logger]
+        kwargs["logger"] = [
+            CSVLogger(out, name="csv", version=""),
+            TensorBoardLogger(out, name="tensorboard", version=""),
+            *(logger for logger in own if logger not in (None, True, False)),
+        ]
         # Adds to the user's own callbacks.
         trainer.callbacks = [
             *(trainer.callbacks or []),
@@ -100,6 +103,7 @@ class TrainingRun:
         # A training shorter than an epoch is validated once all the same.
         data.batches_per_epoch = min(data.batches_per_epoch, self.steps)
         data.setup("fit")
+        self._cli.model.prepare(data)
 
     @property
     def steps(self) -> int:
@@ -137,7 +141,7 @@ class TrainingRun:
             "batch_size": data.batch_size,
             "weights_seed": self._cli.config.seed_everything,
         }
-        bundle = module.bundle(training)
+        bundle = calibrate(module.bundle(training), data.dataset)
         return module.bundle(training, score(bundle.layout, predict(bundle, data.dataset, "test")))
 
     def save(self, bundle: Bundle) -> Path:

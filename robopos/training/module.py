@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from lightning import LightningModule
@@ -15,7 +16,13 @@ from robopos.model import Bundle, ModelSettings, SequenceTransformer, loss_of
 from robopos.model.defaults import fill_position_options
 from robopos.sequences import Batch, Normalization, SequenceLayout
 from robopos.sequences.settings import from_mapping, require
+from robopos.sequences.windows import step_seed
 from robopos.training.ages import AgedBatch
+
+if TYPE_CHECKING:
+    from robopos.training.data import SequenceData
+
+WARM_UP = 3  # steps in which a compiled training may compile
 
 
 @dataclass(frozen=True)
@@ -44,6 +51,7 @@ class SequenceModule(LightningModule):
     Args:
         network: size, positions, band and loss of the network.
         optimizer: learning rate and its schedule.
+        compile: compile the training step with ``torch.compile``; after its warm-up a recompilation is an error.
     """
 
     network: SequenceTransformer
@@ -52,19 +60,26 @@ class SequenceModule(LightningModule):
         self,
         network: ModelSettings = ModelSettings(),  # noqa: B008  frozen, and LightningCLI reads defaults here
         optimizer: OptimizerSettings = OptimizerSettings(),
+        compile: bool = False,
     ) -> None:
         super().__init__()
+        self.compiled = compile
         self.settings, self.optimizer_settings = network, optimizer
         self.layout: SequenceLayout | None = None
         self.normalization: Normalization | None = None
+        self.trained: dict[str, Any] = {}  # what a checkpoint told of its training
 
     def configure_model(self) -> None:
-        """Build the network, now that the data tells streams, targets and rates."""
+        """Build the network, where ``prepare`` has not, now that the data tells streams, targets and rates."""
         if self.layout is None:
             data = self.trainer.datamodule  # type: ignore[attr-defined]
             if data is None:
                 raise ConfigError("SequenceModule is trained with a SequenceData data module")
-            self.adopt(data.dataset.layout, data.normalization, data.dataset.median_interval_s())
+            self.prepare(data)
+
+    def prepare(self, data: SequenceData) -> None:
+        """Build the network for the data; callbacks that copy the weights at once (averaging) need it so early."""
+        self.adopt(data.dataset.layout, data.normalization, data.dataset.median_interval_s())
 
     def adopt(self, layout: SequenceLayout, normalization: Normalization, interval_s: float) -> None:
         """Build the network for a layout; options of positions that are not given follow from the rate."""
@@ -74,19 +89,34 @@ class SequenceModule(LightningModule):
     def _take(self, layout: SequenceLayout, normalization: Normalization, settings: ModelSettings) -> None:
         self.layout, self.normalization, self.settings = layout, normalization, settings
         self.network = SequenceTransformer(layout, settings)
+        if self.compiled:
+            self.network.compile()
+
+    def on_train_batch_start(self, batch: Batch | AgedBatch, batch_idx: int) -> None:
+        # Dropout of each step by its number, so that a resumed training is the uninterrupted one.
+        torch.manual_seed(step_seed(self.trainer.datamodule.seed, self.global_step, self.global_rank))  # type: ignore[attr-defined]
 
     def training_step(self, batch: Batch | AgedBatch, batch_idx: int) -> Tensor:
         ahead_s = None
         if isinstance(batch, AgedBatch):
             horizons_s = torch.tensor(self.network.horizons_s, dtype=torch.float64, device=batch.age_s.device)
             ahead_s = batch.age_s[..., None] + horizons_s
-        mean, log_std = self.network(batch.tokens, ahead_s)
+        with self._recompilation():
+            mean, log_std = self.network(batch.tokens, ahead_s)
         # The first tokens of a window saw less than the band holds; live, only a fresh start does.
         mask = batch.mask & (self._history_of(batch) >= self.settings.history)[..., None, None]
         total, count = loss_of(self.settings.loss, mean, log_std, batch.targets, mask)
-        loss = total / count.clamp(min=1)
-        self.log("train_loss", loss, prog_bar=True)
+        # Of all ranks' tokens together: each rank's gradient is averaged, so its sum counts `ranks` times.
+        everywhere = self.trainer.strategy.reduce(count, reduce_op="sum")
+        loss = total * self.trainer.world_size / everywhere.clamp(min=1)
+        self.log("train_loss", loss, prog_bar=True, sync_dist=True)
         return loss
+
+    def _recompilation(self) -> AbstractContextManager[Any]:
+        """After the warm-up a compiled step has met all there is to meet: what recompiles then, would for ever."""
+        if self.compiled and self.global_step >= WARM_UP and hasattr(torch.compiler, "set_stance"):
+            return torch.compiler.set_stance("fail_on_recompile")
+        return nullcontext()
 
     @staticmethod
     def _history_of(batch: Batch | AgedBatch) -> Tensor:
@@ -140,6 +170,7 @@ class SequenceModule(LightningModule):
             "normalization": self.normalization.to_dict(),
             "network": self.settings.to_dict(),
             "optimizer": asdict(self.optimizer_settings),
+            "training": self.trainer.datamodule.describe() | {"steps": self.global_step},  # type: ignore[attr-defined]
         }
 
     @classmethod
@@ -156,7 +187,11 @@ class SequenceModule(LightningModule):
             from_mapping(OptimizerSettings, described["optimizer"], "optimizer"),
         )
         module._take(layout, Normalization.from_dict(described["normalization"], layout), module.settings)
-        module.load_state_dict(checkpoint["state_dict"])
+        try:
+            module.load_state_dict(checkpoint["state_dict"])
+        except RuntimeError as error:
+            raise ConfigError(f"{path}: the weights do not fit: {' '.join(str(error).split())[:200]}") from None
+        module.trained = described["training"]
         return module
 
     def bundle(self, training: dict[str, Any] | None = None, metrics: Any = ()) -> Bundle:
