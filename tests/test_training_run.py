@@ -81,6 +81,17 @@ def test_other_schemes_and_losses_train(arm_log: Path, tmp_path: Path, scheme: s
     assert bundle.settings.positions == scheme and bundle.settings.loss == loss
 
 
+@pytest.mark.parametrize("precision", ["bf16-mixed", "bf16-true"])
+def test_half_precision_trains_to_a_float32_bundle(arm_log: Path, tmp_path: Path, precision: str):
+    config = training_config(arm_log)
+    config["trainer"] |= {"max_steps": 80, "precision": precision}
+    path = write_yaml(tmp_path / "train.yaml", config)
+    assert main(["train", "--config", str(path), "--out", str(tmp_path / "run")]) == 0
+    bundle = Bundle.load(tmp_path / "run" / "bundle")
+    assert all(p.dtype == torch.float32 for p in bundle.network.parameters())
+    assert np.mean([row["skill_hold_last"] for row in bundle.metrics]) > 0.3
+
+
 def change(config: dict, path: str, value: object) -> dict:
     *groups, last = path.split(".")
     inner = config
