@@ -45,7 +45,9 @@ def make_log(path: Path, count: int) -> Path:
     return write_log(path, robot_messages(count))
 
 
-def make_bundle(folder: Path, log: Path, *, positions: str = "time-rotary", clock: str = "header") -> Path:
+def make_bundle(
+    folder: Path, log: Path, *, positions: str = "time-rotary", clock: str = "header", loss: str = "mse"
+) -> Path:
     """A bundle with the normalization of `log` and untrained weights: its numbers mean nothing, but are its own."""
     sequence = SequenceSettings(
         streams={
@@ -59,7 +61,7 @@ def make_bundle(folder: Path, log: Path, *, positions: str = "time-rotary", cloc
     data = read_log(log, log_streams(sequence), clock=clock)
     layout = resolve_layout(sequence, data)
     dataset = SequenceDataset.build([data], layout, SplitSettings())
-    settings = ModelSettings(positions=positions, context=8, context_s=2.0, window=16, loss="mse")
+    settings = ModelSettings(positions=positions, context=8, context_s=2.0, window=16, loss=loss)
     settings = fill_position_options(settings, dataset.median_interval_s())
     torch.manual_seed(7)
     network = SequenceTransformer(layout, settings)

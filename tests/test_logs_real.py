@@ -88,7 +88,7 @@ def test_every_number_is_the_one_that_rosbags_reads() -> None:
             ours = ours[np.lexsort(ours.T[::-1])] if not isinstance(order, slice) else ours
             np.testing.assert_array_equal(ours, np.array(rows)[order], err_msg=f"{path} {topic}")
             compared += ours.size
-    assert compared > 200_000
+    assert compared > 150_000
 
 
 def read_held(path: Path, topic: str, paths: list[str]) -> Any:

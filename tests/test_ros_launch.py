@@ -85,7 +85,7 @@ def test_the_node_takes_the_parameter_file():
         timeout=60,
     )
     assert done.returncode == 0, done.stderr
-    assert "qos_depth=7, min_context=0, max_input_age_s=0.0" in done.stdout
+    assert "qos_depth=7, qos_reliability='auto'" in done.stdout
 
 
 def test_the_launch_file_runs_where_launch_is():

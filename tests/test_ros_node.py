@@ -51,7 +51,13 @@ def messages(log) -> list[RawMessage]:
 def running(bundle: Path, **parameters: object) -> Iterator[tuple[NodeProcess, Client]]:
     """A node and its other side; the node's words are shown when something fails."""
     domain_id = free_domain()
-    asked = {"bundle": bundle, "device": "cpu", "min_context": 1, "diagnostics_period_s": 0.2} | parameters
+    asked = {
+        "bundle": bundle,
+        "device": "cpu",
+        "min_context": 1,
+        "publish_expired": True,
+        "diagnostics_period_s": 0.2,
+    } | parameters
     with NodeProcess(asked, domain_id) as node, Client(INPUTS, STREAMS, domain_id) as client:
         try:
             yield node, client

@@ -15,11 +15,13 @@ pytest.importorskip("robopos_ros", reason="robopos_ros is not installed: pip ins
 
 import ros_support
 from rclpy.logging import get_logger
-from robopos_ros.health import InputHealth, Latencies, Rates, percentiles_ms
-from robopos_ros.inference import Inference, Published, Received
-from robopos_ros.inputs import message_class
-from robopos_ros.outputs import trajectory
+from robopos_ros.health import InputHealth, Rates, Samples, percentiles_ms
+from robopos_ros.inference import Inference, Received
+from robopos_ros.outputs import Published
 from robopos_ros.parameters import PARAMETERS, Settings
+from robopos_ros.trajectory import trajectory
+from robopos_ros.types import message_class
+from trajectory_msgs.msg import JointTrajectory
 
 from robopos.errors import ServingError
 from robopos.logs import iter_messages
@@ -41,7 +43,8 @@ def engine(tmp_path, log) -> Engine:
 
 
 def settings(**changed) -> Settings:
-    return Settings(**{name: entry.default for name, entry in PARAMETERS.items()} | {"min_context": 1} | changed)
+    recorded = {"min_context": 1, "publish_expired": True}
+    return Settings(**{name: entry.default for name, entry in PARAMETERS.items()} | recorded | changed)
 
 
 class Collector:
@@ -51,15 +54,15 @@ class Collector:
         self.predictions: list[Prediction] = []
         self.pause_s = pause_s
 
-    def __call__(self, prediction: Prediction) -> Published:
+    def __call__(self, prediction: Prediction, limits: str) -> Published:
         time.sleep(self.pause_s)
         self.predictions.append(prediction)
-        return Published(1, ())
+        return Published({"base": JointTrajectory()})
 
 
 def start(engine: Engine, publish, **changed) -> tuple[Inference, dict[str, InputHealth]]:
     health = {stream.name: InputHealth(stream.topic) for stream in engine.inputs}
-    return Inference(engine, settings(**changed), health, publish, get_logger("test")), health
+    return Inference(engine, settings(**changed), health, publish, get_logger("test"), time.time_ns), health
 
 
 def put(inference: Inference, messages, health) -> None:
@@ -110,7 +113,7 @@ def test_handing_over_never_waits_for_a_prediction(engine, log):
 
 
 def test_an_unforeseen_failure_ends_the_thread_and_is_said(engine, log):
-    def fail(prediction: Prediction) -> Published:
+    def fail(prediction: Prediction, limits: str) -> Published:
         raise ZeroDivisionError("a bug")
 
     inference, health = start(engine, fail)
@@ -127,7 +130,8 @@ def test_a_trajectory_holds_names_times_and_values_as_predicted(engine, log):
     engine.push_raw("base", odometry.data, odometry.log_time_ns)
     prediction = engine.predict()
     columns = engine.targets["base"]
-    message = trajectory(prediction, "base", columns)
+    names = [prediction.names[column].removeprefix("base.") for column in columns]
+    message = trajectory(prediction.time_ns, prediction.horizons_s, names, prediction.values[:, columns])
     assert list(message.joint_names) == ["twist.twist.linear.x", "twist.twist.linear.y"]
     assert message.header.stamp.sec * 10**9 + message.header.stamp.nanosec == prediction.time_ns
     assert [(p.time_from_start.sec, p.time_from_start.nanosec) for p in message.points] == [
@@ -153,7 +157,7 @@ def test_percentiles_by_nearest_rank():
 
 
 def test_latencies_forget_what_is_old():
-    latencies = Latencies(window_s=0.2)
+    latencies = Samples(window_s=0.2)
     latencies.add(1.0)
     assert latencies.percentiles_ms()["p50"] == 1000.0
     time.sleep(0.25)

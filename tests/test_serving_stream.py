@@ -127,7 +127,7 @@ def test_a_header_without_a_stamp_takes_the_arrival_and_is_counted(streaming: En
     write_log(tmp_path / "zero.mcap", [LogMessage("/joint_states", "sensor_msgs/msg/JointState", START_NS, content)])
     (message,) = iter_messages(tmp_path / "zero.mcap")
     assert streaming.push_raw("joints", message.data, arrival_ns=START_NS) is Verdict.ADMITTED
-    assert streaming.stats.streams["joints"].zero_stamps == 1 and streaming.stats.reference_ns == START_NS
+    assert streaming.stats.streams["joints"].zero_stamps == 1 and streaming.stats.newest_ns == START_NS
 
 
 @pytest.mark.parametrize("time_ns", [1.5, True, None, "now", 2**63, -(2**63) - 1])

@@ -1,14 +1,19 @@
 """Run a log through the live engine and write the predictions beside the original topics, as MCAP.
 
 The file opens in Foxglove, PlotJuggler and rosbag2. Predictions are JointTrajectory on
-/predictor/prediction/<stream>.
+/predictor/prediction/<stream>. Printed are the latency of a message and the error over the log's time.
 """
 
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from robopos.serving import Engine, ReplaySummary
 
 HELP = "a log through the live engine, to MCAP"
+PARITY = 1e-4  # of a residual's scale; float32 alone stays below 1e-5
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -16,6 +21,23 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("log", metavar="LOG", help="MCAP file")
     parser.add_argument("-o", "--out", required=True, metavar="FILE", help="MCAP file to write")
     parser.add_argument("--last-s", type=float, metavar="S", help="only the last S seconds of the log")
+    parser.add_argument(
+        "--rate",
+        type=float,
+        metavar="R",
+        help="R times as fast as recorded (1.0 is real time), leaving out predictions when late as a robot would; "
+        "default: as fast as it can, with every prediction",
+    )
+    parser.add_argument("--mode", choices=("stream", "window"), help="default: stream where the bundle can")
+    parser.add_argument(
+        "--step",
+        default="eager",
+        metavar="STEP",
+        help="eager, compile, graph, or a file of robopos export (default: eager)",
+    )
+    parser.add_argument(
+        "--compare-batch", action="store_true", help="compare every prediction with evaluation of the same log"
+    )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda (default: auto)")
     parser.add_argument("--json", metavar="FILE", help="write the summary as JSON")
 
@@ -28,24 +50,92 @@ def run(args: argparse.Namespace) -> None:
     from robopos.logs import iter_messages
     from robopos.serving import Engine, replay_to_log
 
-    if args.last_s is not None and not args.last_s > 0:
-        raise ConfigError(f"--last-s is {args.last_s:g}, must be > 0 s")
+    for option, value, unit in (("--last-s", args.last_s, " s"), ("--rate", args.rate, "")):
+        if value is not None and not value > 0:
+            raise ConfigError(f"{option} is {value:g}, must be > 0{unit}")
     if Path(args.out).resolve() == Path(args.log).resolve():
         raise ConfigError(f"--out {args.out} is the log itself: name another file")
-    engine = Engine.load(args.bundle, device=args.device)
+    engine = Engine.load(args.bundle, device=args.device, mode=args.mode, step=args.step)
     total = sum(1 for _ in iter_messages(args.log))
     with Progress("replay", total) as progress:
-        summary = replay_to_log(engine, args.log, args.out, last_s=args.last_s, progress=progress.update)
+        summary = replay_to_log(
+            engine, args.log, args.out, last_s=args.last_s, rate=args.rate, progress=progress.update
+        )
+    told = summary.to_dict() | {"out": args.out, "mode": engine.mode, "stats": engine.stats.to_dict()}
+    _show_latency(engine, summary)
+    if summary.predictions and not (summary.undecodable and not args.compare_batch):
+        told |= _judge(args, engine, summary)
+    print(f"predictions: {args.out}")
+    write_json(args.json, told)
+    _refuse_difference(told)
+
+
+def _show_latency(engine: Engine, summary: ReplaySummary) -> None:
     shown = summary.to_dict()
     print(
-        f"{summary.predictions} predictions after {summary.messages} messages; "
+        f"{summary.predictions} predictions after {summary.messages} messages, mode {engine.mode}; "
         + (
             f"a message takes {shown['latency_p50_ms']:.2f} ms (p50), {shown['latency_p99_ms']:.2f} ms (p99)"
             if summary.predictions
             else f"a prediction needs more than {engine.bundle.settings.history} messages before it"
         )
     )
+    if summary.skipped:
+        print(f"{summary.skipped} predictions were left out: the next message was due already")
     if summary.undecodable:
         print(f"{summary.undecodable} messages could not be decoded and were skipped")
-    print(f"predictions: {args.out}")
-    write_json(args.json, shown | {"out": args.out, "stats": engine.stats.to_dict()})
+    for reason, count in engine.stats.resets.items():
+        print(f"reset {count} x: {reason}")
+    most = max((count for _, count in summary.histogram()), default=0)
+    for bound_ms, count in summary.histogram():
+        if count:
+            label = "     more" if bound_ms is None else f"<= {bound_ms:6g}"
+            print(f"  {label} ms {count:8d} {'#' * max(1, round(40 * count / most))}")
+
+
+def _judge(args: argparse.Namespace, engine: Engine, summary: ReplaySummary) -> dict[str, Any]:
+    import numpy as np
+
+    from robopos.cli.show import table
+    from robopos.logs import read_log
+    from robopos.sequences import SequenceDataset
+    from robopos.training.served import batch_parity, error_over_time
+
+    bundle = engine.bundle
+    dataset = SequenceDataset.build([read_log(args.log, bundle.layout.log_streams())], bundle.layout)
+    tokens, values = np.asarray(summary.tokens), np.stack(summary.values)
+    told: dict[str, Any] = {"error_over_time": error_over_time(bundle, dataset, tokens, values)}
+    table(
+        "error over time, in scales of the residuals",
+        ["from", "to", "values", "RMSE", "hold last", "skill"],
+        [
+            [
+                f"{row['from_s']:.1f} s",
+                f"{row['to_s']:.1f} s",
+                str(row["count"]),
+                f"{row['rmse']:.4g}",
+                f"{row['rmse_hold_last']:.4g}",
+                "-" if row["skill"] is None else f"{row['skill']:+.3f}",
+            ]
+            for row in told["error_over_time"]
+        ],
+    )
+    if args.compare_batch:
+        parity = batch_parity(bundle, dataset, tokens, values, engine.mode)
+        told["compare_batch"] = parity._asdict()
+        print(
+            f"against evaluation of the same log: {parity.predictions} predictions, largest difference "
+            f"{parity.largest:.2g} of a residual's scale (token {parity.token}), rms {parity.rms:.2g}"
+        )
+    return told
+
+
+def _refuse_difference(told: dict[str, Any]) -> None:
+    from robopos.errors import ServingError
+
+    parity = told.get("compare_batch")
+    if parity is not None and not parity["largest"] <= PARITY:
+        raise ServingError(
+            f"live and evaluated predictions differ by {parity['largest']:.2g} of a residual's scale at token "
+            f"{parity['token']} (allowed {PARITY:g})"
+        )

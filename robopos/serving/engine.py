@@ -210,7 +210,7 @@ class Engine:
             self._forget(verdict.name.lower())
         stats.count(verdict, time_ns, arrival_ns, newest_ns)
         stats.missing_values += len(row) - int(np.isfinite(row).sum())
-        self.stats.reference_ns = self._live.reference_ns
+        self.stats.newest_ns = self._live.newest_ns
         self.stats.band_truncated = self._live.band_truncated
         if self._state is not None:
             self.stats.backlog = self._live.held
@@ -316,14 +316,14 @@ class Engine:
         if self._state is not None:
             self._state.restore(snapshot["stream"])
         self.stats.count_reset("restored")
-        self.stats.reference_ns = self._live.reference_ns
+        self.stats.newest_ns = self._live.newest_ns
         self.stats.backlog = self._live.held if self._state is not None else 0
 
     def _forget(self, reason: str) -> None:
         if self._state is not None:
             self._state.clear()
         self.stats.count_reset(reason)
-        self.stats.reference_ns = self._live.reference_ns
+        self.stats.newest_ns = self._live.newest_ns
 
     def _number(self, name: str) -> int:
         if name not in self._numbers:

@@ -3,38 +3,56 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from robopos.errors import LogError, ServingError
 from robopos.logs import LogMessage, RawMessage, iter_messages, write_log
 from robopos.serving.engine import Engine, Prediction
+from robopos.serving.steps import BLOCK
 
 TRAJECTORY = "trajectory_msgs/msg/JointTrajectory"
 PREFIX = "/predictor/prediction"  # where the ROS 2 node publishes under its default name
+HISTOGRAM_MS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
 
 
 class Step(NamedTuple):
-    """One message of the log, and the prediction after it: ``None`` for other topics and before enough history."""
+    """One message of the log, and the prediction after it: ``None`` for other topics and before enough history.
+
+    ``token`` is the number of the token that the message became, as evaluation counts them, ``None`` where it became
+    none. ``skipped`` says that a prediction was left out because the next message was due already.
+    """
 
     message: RawMessage
     prediction: Prediction | None
     latency_s: float
+    token: int | None = None
+    skipped: bool = False
 
 
 @dataclass
 class ReplaySummary:
-    """What a replay did."""
+    """What a replay did: predictions by their token's number, and what each message took."""
 
     messages: int = 0
     predictions: int = 0
+    skipped: int = 0
     undecodable: int = 0
     latencies_s: list[float] = field(default_factory=list)
+    tokens: list[int] = field(default_factory=list)
+    values: list[NDArray[np.float64]] = field(default_factory=list)
+
+    def histogram(self) -> list[tuple[float | None, int]]:
+        """Messages by latency: (upper bound in ms, count), the last without a bound."""
+        place = np.searchsorted(HISTOGRAM_MS, np.asarray(self.latencies_s) * 1e3)
+        counts = np.bincount(place, minlength=len(HISTOGRAM_MS) + 1).tolist()
+        return list(zip([*HISTOGRAM_MS, None], counts, strict=True))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain types; latencies as percentiles in milliseconds."""
@@ -43,47 +61,101 @@ class ReplaySummary:
         return {
             "messages": self.messages,
             "predictions": self.predictions,
+            "skipped": self.skipped,
             "undecodable": self.undecodable,
             "latency_p50_ms": p50,
             "latency_p99_ms": p99,
+            "latency_histogram_ms": [list(row) for row in self.histogram()],
         }
 
 
+class Pace:
+    """Waits until each message is due: log time, ``rate`` times as fast.
+
+    Raises:
+        ServingError: a rate that is not above 0.
+    """
+
+    def __init__(self, rate: float) -> None:
+        if not rate > 0:
+            raise ServingError(f"rate is {rate:g}, must be > 0 (1 is real time)")
+        self._rate = rate
+        self._first_ns: int | None = None
+        self._started_s = 0.0
+
+    def left_s(self, log_time_ns: int) -> float:
+        """Seconds until it is due, negative when it is late; the first message is due at once."""
+        if self._first_ns is None:
+            self._first_ns, self._started_s = log_time_ns, time.monotonic()
+        return (log_time_ns - self._first_ns) / 1e9 / self._rate - (time.monotonic() - self._started_s)
+
+    def wait(self, log_time_ns: int) -> None:
+        """Return when it is due."""
+        left_s = self.left_s(log_time_ns)
+        if left_s > 0:
+            time.sleep(left_s)
+
+
 def replay(
-    engine: Engine, paths: str | Path | list[str], *, last_s: float | None = None, settle: bool = True
+    engine: Engine,
+    paths: str | Path | list[str],
+    *,
+    last_s: float | None = None,
+    settle: bool = True,
+    rate: float | None = None,
 ) -> Iterator[Step]:
     """Push a log's messages in arrival order and predict after each that became a token.
 
     Args:
         last_s: predict only over the last so many seconds of the log; what comes before is pushed without.
         settle: predict only with as much history as evaluation asks for.
+        rate: so many times as fast as the log was recorded, and a prediction is left out when the next message is due
+            already, as a robot would; ``None`` is as fast as it can, with every prediction.
 
     Raises:
         LogError: the log cannot be read.
-        ServingError: the log has none of the bundle's topics.
+        ServingError: the log has none of the bundle's topics, or a rate that is not above 0.
     """
     names = {"/" + stream.topic.lstrip("/"): stream.name for stream in engine.inputs}
+    pace = None if rate is None else Pace(rate)
     from_ns = None
     if last_s is not None:
         newest_ns = max((m.log_time_ns for m in iter_messages(paths)), default=0)
         from_ns = newest_ns - round(last_s * 1e9)
-    found = False
-    for message in iter_messages(paths):
+    found, tokens = False, 0
+    for message, following in _with_next(iter_messages(paths)):
         name = names.get("/" + message.topic.lstrip("/"))
-        prediction, started = None, time.perf_counter()
+        wanted = from_ns is None or message.log_time_ns >= from_ns
+        if pace is not None and wanted:
+            pace.wait(message.log_time_ns)
+        prediction, token, skipped, started = None, None, False, time.perf_counter()
         if name is not None:
             found = True
             # Bytes that are no message are counted by the engine; a robot would go on too.
             with suppress(LogError):
                 engine.push_raw(name, message.data, message.log_time_ns, message.publish_time_ns)
-            wanted = from_ns is None or message.log_time_ns >= from_ns
-            if engine.advanced and wanted and (engine.settled or not settle):
+            asked = engine.advanced and wanted and (engine.settled or not settle)
+            if engine.advanced:
+                token, tokens = tokens, tokens + 1
+            skipped = asked and pace is not None and following is not None and pace.left_s(following) <= 0
+            if asked and not skipped:
                 prediction = engine.predict()
-            else:
+            elif not asked and engine.stats.backlog >= BLOCK:
                 engine.absorb()
-        yield Step(message, prediction, time.perf_counter() - started)
+        yield Step(message, prediction, time.perf_counter() - started, token, skipped)
     if not found:
         raise ServingError(f"{paths}: none of the bundle's topics is there: {', '.join(names)}")
+
+
+def _with_next(messages: Iterable[RawMessage]) -> Iterator[tuple[RawMessage, int | None]]:
+    """Each message with the log time of the one after it."""
+    before: RawMessage | None = None
+    for message in messages:
+        if before is not None:
+            yield before, message.log_time_ns
+        before = message
+    if before is not None:
+        yield before, None
 
 
 def replay_to_log(
@@ -92,6 +164,7 @@ def replay_to_log(
     out: str | Path,
     *,
     last_s: float | None = None,
+    rate: float | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> ReplaySummary:
     """Write the log's messages (of the last ``last_s``) with the predictions beside them, as MCAP.
@@ -103,8 +176,9 @@ def replay_to_log(
 
     def messages() -> Iterator[LogMessage]:
         started = False
-        for step in replay(engine, paths, last_s=last_s):
+        for step in replay(engine, paths, last_s=last_s, rate=rate):
             summary.messages += 1
+            summary.skipped += step.skipped
             if progress is not None:
                 progress(summary.messages)
             started = started or last_s is None or step.prediction is not None
@@ -112,9 +186,11 @@ def replay_to_log(
                 continue
             raw = step.message
             yield LogMessage(raw.topic, raw.type, raw.log_time_ns, raw.data, raw.publish_time_ns, raw.schema)
-            if step.prediction is not None:
+            if step.prediction is not None and step.token is not None:
                 summary.predictions += 1
                 summary.latencies_s.append(step.latency_s)
+                summary.tokens.append(step.token)
+                summary.values.append(step.prediction.values)
                 yield from trajectories(engine, step.prediction, raw.log_time_ns)
 
     write_log(out, messages())

@@ -58,15 +58,15 @@ class EngineStats:
     backlog_most: int = 0
     band_truncated: int = 0
     resets: dict[str, int] = field(default_factory=dict)
-    reference_ns: int | None = None
+    newest_ns: int | None = None
     last_step_s: float = 0.0
 
     def ages_s(self) -> dict[str, float | None]:
         """Per stream: the newest stamp of all minus its own newest, ``None`` before its first message."""
         return {
             name: None
-            if stream.last_time_ns is None or self.reference_ns is None
-            else (self.reference_ns - stream.last_time_ns) / 1e9
+            if stream.last_time_ns is None or self.newest_ns is None
+            else (self.newest_ns - stream.last_time_ns) / 1e9
             for name, stream in self.streams.items()
         }
 

@@ -9,19 +9,21 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 import rclpy
-from diagnostic_msgs.msg import DiagnosticArray
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState, GetState
 from rcl_interfaces.srv import SetParameters
 from rclpy.context import Context
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.parameter import Parameter
+from rclpy.publisher import Publisher
 from rclpy.qos import QoSProfile
+from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
 from robopos.errors import ServingError
-from robopos_ros.inputs import message_class
 from robopos_ros.process import private_environment
+from robopos_ros.types import message_class
 
 TRANSITIONS = {
     "configure": Transition.TRANSITION_CONFIGURE,
@@ -47,28 +49,30 @@ class Client:
         inputs: type name of each topic to publish on.
         streams: streams whose predictions are heard.
         domain_id: the node's.
+        namespace: the node's and its topics'; empty or such as "/left".
     """
 
-    def __init__(self, inputs: Mapping[str, str], streams: list[str], domain_id: int) -> None:
+    def __init__(self, inputs: Mapping[str, str], streams: list[str], domain_id: int, namespace: str = "") -> None:
         os.environ.update(private_environment(domain_id))
         self._context = Context()
         rclpy.init(args=[], context=self._context, domain_id=domain_id)
         self._node = rclpy.create_node("robopos_client", context=self._context)
+        self._namespace, self._name = namespace, f"{namespace}/predictor"
         self._executor = SingleThreadedExecutor(context=self._context)
         self._executor.add_node(self._node)
         qos = QoSProfile(depth=1000)  # reliable, keep last
-        self._publishers = {
-            topic: self._node.create_publisher(message_class(kind), f"/{topic}", qos) for topic, kind in inputs.items()
-        }
+        self._publishers = {topic: self.publisher(topic, kind, qos) for topic, kind in inputs.items()}
         self.predictions: list[Heard] = []
-        self._prediction_topics = [f"/predictor/prediction/{stream}" for stream in streams]
+        self._prediction_topics = [f"{self._name}/prediction/{stream}" for stream in streams]
         for stream, topic in zip(streams, self._prediction_topics, strict=True):
             self._node.create_subscription(JointTrajectory, topic, self._keeper(stream), qos)
+        self._listened: list[str] = []
         self.diagnostics: DiagnosticArray | None = None  # the newest
         self._node.create_subscription(DiagnosticArray, "/diagnostics", self._keep_diagnostics, 10)
-        self._change = self._node.create_client(ChangeState, "/predictor/change_state")
-        self._set = self._node.create_client(SetParameters, "/predictor/set_parameters")
-        self._get = self._node.create_client(GetState, "/predictor/get_state")
+        self._change = self._node.create_client(ChangeState, f"{self._name}/change_state")
+        self._set = self._node.create_client(SetParameters, f"{self._name}/set_parameters")
+        self._reset = self._node.create_client(Trigger, f"{self._name}/reset")
+        self._get = self._node.create_client(GetState, f"{self._name}/get_state")
 
     def _keeper(self, stream: str) -> Callable[[JointTrajectory], None]:
         def keep(message: JointTrajectory) -> None:
@@ -78,6 +82,23 @@ class Client:
 
     def _keep_diagnostics(self, message: DiagnosticArray) -> None:
         self.diagnostics = message
+
+    def publisher(self, topic: str, kind: str, qos: QoSProfile) -> Publisher:
+        """One more publisher, in the node's namespace."""
+        return self._node.create_publisher(message_class(kind), f"{self._namespace}/{topic}", qos)
+
+    def drop(self, publisher: Publisher) -> None:
+        """Take a publisher down."""
+        self._node.destroy_publisher(publisher)
+
+    def listen(self, topic: str, kind: str) -> list[Any]:
+        """A list that grows with the messages on a topic below the node's own name."""
+        heard: list[Any] = []
+        self._listened.append(f"{self._name}/{topic}")
+        self._node.create_subscription(
+            message_class(kind), f"{self._name}/{topic}", heard.append, QoSProfile(depth=1000)
+        )
+        return heard
 
     def publish(self, topic: str, data: bytes) -> None:
         """Send serialized bytes as they are."""
@@ -110,7 +131,12 @@ class Client:
         request = ChangeState.Request(transition=Transition(id=TRANSITIONS[transition]))
         return self._call(self._change, request, timeout_s).success
 
-    def set_parameter(self, name: str, value: str | int, timeout_s: float = 20.0) -> str:
+    def reset(self, timeout_s: float = 20.0) -> tuple[bool, str]:
+        """Ask for the context to be forgotten; whether that will be, and what was said."""
+        answer = self._call(self._reset, Trigger.Request(), timeout_s)
+        return answer.success, answer.message
+
+    def set_parameter(self, name: str, value: Any, timeout_s: float = 20.0) -> str:
         """Set one of the node's parameters; why it was refused, or nothing."""
         request = SetParameters.Request(parameters=[Parameter(name, value=value).to_parameter_msg()])
         result = self._call(self._set, request, timeout_s).results[0]
@@ -130,6 +156,45 @@ class Client:
         if not self.spin_until(connected, timeout_s):
             raise ServingError(f"the node did not subscribe to the inputs within {timeout_s:g} s")
         self.spin_for(0.3)  # both ends of a connection learn of it one after the other
+
+    def wait_heard(self, timeout_s: float = 60.0) -> None:
+        """Wait until everything that `listen` was asked for has a publisher that knows of it.
+
+        Raises:
+            ServingError: it did not come to that in time.
+        """
+
+        def heard() -> bool:
+            return all(self._node.count_publishers(topic) > 0 for topic in self._listened)
+
+        if not self.spin_until(heard, timeout_s):
+            raise ServingError(f"nobody publishes {', '.join(self._listened)}")
+        self.spin_for(0.3)
+
+    def report(self, name: str, good: Callable[[DiagnosticStatus], bool], timeout_s: float = 20.0) -> DiagnosticStatus:
+        """The first status of this name that is good, of those that come from now on.
+
+        Raises:
+            ServingError: none was in time; it tells the last one.
+        """
+        last: list[DiagnosticStatus] = []
+
+        def found() -> bool:
+            if self.diagnostics is None:
+                return False
+            last[:] = [status for status in self.diagnostics.status if status.name == name]
+            self.diagnostics = None
+            return bool(last) and good(last[0])
+
+        self.diagnostics = None
+        if not self.spin_until(found, timeout_s):
+            raise ServingError(f"no such report of {name} within {timeout_s:g} s; the last: {last}")
+        return last[0]
+
+    def node_values(self, key: str, good: Callable[[str], bool], timeout_s: float = 20.0) -> str:
+        """A value of the node's own status, as soon as it is good."""
+        report = self.report(self._name, lambda s: any(v.key == key and good(v.value) for v in s.values), timeout_s)
+        return next(v.value for v in report.values if v.key == key)
 
     def _call(self, client: Any, request: Any, timeout_s: float) -> Any:
         if not self.spin_until(client.service_is_ready, timeout_s):

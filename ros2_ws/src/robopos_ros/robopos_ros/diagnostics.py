@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
 
 from robopos_ros.health import InputHealth
-
-OK, WARN, ERROR = DiagnosticStatus.OK, DiagnosticStatus.WARN, DiagnosticStatus.ERROR
+from robopos_ros.watch import ERROR, OK, WARN, Finding
 
 
 @dataclass(frozen=True)
@@ -21,32 +20,30 @@ class Report:
     state: str  # of the lifecycle
     problem: str  # why the last configure failed or inference stopped; empty when nothing did
     values: Mapping[str, Any]
+    findings: Sequence[Finding] = ()
 
 
 def node_status(name: str, bundle: str, report: Report) -> DiagnosticStatus:
-    """The node: ERROR when something failed, WARN while it does not predict, else OK."""
+    """The node: ERROR when something failed, WARN while it does not predict or a watchdog barks, else OK."""
+    findings = list(report.findings)
+    if report.state != "active":
+        findings.insert(0, Finding(WARN, report.state))
     if report.problem:
-        level, message = ERROR, report.problem
-    elif report.state != "active":
-        level, message = WARN, report.state
-    else:
-        level, message = OK, "active"
-    return _status(name, bundle, level, message, {"state": report.state, **report.values})
+        findings = [Finding(ERROR, report.problem), *report.findings]
+    return _status(name, bundle, findings, "active", {"state": report.state, **report.values})
 
 
 def input_status(
-    name: str, bundle: str, health: InputHealth, rate_hz: float | None, limit_s: float, now_ns: int, refused: int
+    name: str,
+    bundle: str,
+    health: InputHealth,
+    findings: Sequence[Finding],
+    engine: Mapping[str, Any],
+    rate_hz: float | None,
+    now_ns: int,
 ) -> DiagnosticStatus:
-    """One input: ERROR when messages were refused since the report before, WARN when it is silent, else OK."""
+    """One input, with the engine's counts of it."""
     age_s = health.age_s(now_ns)
-    if refused:
-        level, message = ERROR, f"{refused} messages refused, the last one: {health.refusal}"
-    elif health.received == 0:
-        level, message = WARN, "no message yet"
-    elif age_s > limit_s > 0:
-        level, message = WARN, f"silent for {age_s:.1f} s, more than {limit_s:g} s"
-    else:
-        level, message = OK, "receiving"
     values: dict[str, Any] = {"received": health.received, "refused": health.refused}
     if health.refused:
         values["last_refusal"] = health.refusal
@@ -54,7 +51,11 @@ def input_status(
         values["rate_hz"] = rate_hz
     if math.isfinite(age_s):
         values["age_s"] = age_s
-    return _status(name, bundle, level, message, values)
+    values |= {"largest_gap_s": health.largest_gap_s, "other_frames": health.other_frames}
+    values |= {"publishers": ", ".join(health.publishers), "reliability": health.reliability}
+    # `received` and `refused` of the engine are those above.
+    values |= {key: value for key, value in engine.items() if key not in values and isinstance(value, int)}
+    return _status(name, bundle, findings, "receiving", values)
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
@@ -66,7 +67,11 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, 
             yield f"{prefix}{key}", value
 
 
-def _status(name: str, bundle: str, level: bytes, message: str, values: Mapping[str, Any]) -> DiagnosticStatus:
+def _status(
+    name: str, bundle: str, findings: Sequence[Finding], good: str, values: Mapping[str, Any]
+) -> DiagnosticStatus:
+    level = max((finding.level for finding in findings), default=OK)
+    message = "; ".join(finding.text for finding in sorted(findings, key=lambda f: f.level, reverse=True)) or good
     pairs = [KeyValue(key=key, value=_text(value)) for key, value in flatten(values)]
     return DiagnosticStatus(level=level, name=name, message=message, hardware_id=bundle, values=pairs)
 

@@ -10,9 +10,16 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, Protocol
 
 from robopos.errors import RoboposError
+from robopos.sequences.admission import DROPPED
 from robopos.serving import Engine, Prediction
-from robopos_ros.health import InputHealth, Latencies
+from robopos_ros.black_box import BlackBox, Message, NewContext
+from robopos_ros.black_box import Published as Recorded
+from robopos_ros.health import InputHealth, Samples
+from robopos_ros.outputs import Published
 from robopos_ros.parameters import Settings
+
+MOST_WAITING = 10_000  # messages; more of them are older than any prediction is worth
+ABSORB_AT = 256  # tokens that wait in the engine
 
 
 class Logger(Protocol):
@@ -33,11 +40,10 @@ class Received(NamedTuple):
     monotonic_ns: int
 
 
-class Published(NamedTuple):
-    """What became of one prediction's streams."""
+class Forget(NamedTuple):
+    """Stands between messages: what came before is forgotten."""
 
-    streams: int
-    not_finite: tuple[str, ...]  # names of values for whose sake their stream was left out
+    reason: str
 
 
 @dataclass
@@ -46,17 +52,24 @@ class Counts:
 
     admitted: int = 0  # messages that became tokens; each asks for a prediction
     published: int = 0
-    skipped: int = 0  # predictions left out because more messages were waiting already
+    skipped: int = 0  # predictions left out because more messages were waiting already, or the rate asks for fewer
     too_early: int = 0  # predictions not published: too little context yet
     stale: int = 0  # predictions not published: an input was silent for too long
+    expired: int = 0  # predictions not published: the last horizon had passed
     not_finite: int = 0  # predictions with a stream left out: a value was NaN or infinite
+    beyond_limits: int = 0  # predictions with a value outside the bundle's limits
+    overrun: int = 0  # messages thrown away because too many were waiting; the context is forgotten then
 
 
 class Inference:
-    """Takes messages in order of receipt, predicts after each, publishes what may be published.
+    """Takes messages in order of receipt, predicts after each or at a rate, publishes what may be published.
 
     When several wait, all are taken and one prediction is made. A failure nobody foresaw ends the thread:
     `failure` says why, and the next activation starts a new one.
+
+    Attributes:
+        settings: may be exchanged while it runs.
+        black_box: records, where there is one.
     """
 
     def __init__(
@@ -64,21 +77,29 @@ class Inference:
         engine: Engine,
         settings: Settings,
         inputs: Mapping[str, InputHealth],
-        publish: Callable[[Prediction], Published],
+        publish: Callable[[Prediction, str], Published],
         logger: Logger,
+        now_ns: Callable[[], int],
+        black_box: BlackBox | None = None,
     ) -> None:
         self._engine = engine
-        self._settings = settings
+        self.settings = settings
         self._inputs = inputs
         self._publish = publish
         self._logger = logger
-        self._queue: list[Received] = []
+        self._now_ns = now_ns
+        self.black_box = black_box
+        self._queue: list[Received | Forget] = []
         self._condition = threading.Condition()
         self._stopping = False
+        self._fresh: Received | None = None  # the newest token without a prediction
+        self._waiting = 0  # tokens without a prediction
+        self._next_tick_s = 0.0
         self._thread = threading.Thread(target=self._run, name="inference", daemon=False)
         self.counts = Counts()
-        self.engine_time = Latencies()
-        self.receipt_to_publish = Latencies()
+        self.engine_time = Samples()
+        self.receipt_to_publish = Samples()
+        self.horizon_left_s = Samples()
         self.failure = ""
         self._engine_stats: dict[str, Any] = engine.stats.to_dict()
 
@@ -89,7 +110,23 @@ class Inference:
     def put(self, message: Received) -> None:
         """Hand a message over; returns at once."""
         with self._condition:
+            if len(self._queue) >= MOST_WAITING:
+                self.counts.overrun += len(self._queue)
+                self._queue = [Forget("backlog")]
             self._queue.append(message)
+            self._condition.notify()
+
+    def forget(self, reason: str) -> None:
+        """Let the engine forget what was handed over so far; returns at once."""
+        with self._condition:
+            self._queue.append(Forget(reason))
+            self._condition.notify()
+
+    def change(self, settings: Settings) -> None:
+        """Go on with other settings."""
+        with self._condition:
+            self.settings = settings
+            self._next_tick_s = 0.0
             self._condition.notify()
 
     def stop(self) -> None:
@@ -103,47 +140,69 @@ class Inference:
     def snapshot(self) -> dict[str, Any]:
         """Counts of the node and of the engine, as of the last step."""
         with self._condition:
-            waiting = len(self._queue)
+            queued = len(self._queue)
+        left = self.horizon_left_s.ascending()
         return {
             **asdict(self.counts),
-            "queued": waiting,
+            "queued": queued,
             "engine_ms": self.engine_time.percentiles_ms(),
             "receipt_to_publish_ms": self.receipt_to_publish.percentiles_ms(),
+            "horizon_left_ms": {"least": 1e3 * left[0], "p50": 1e3 * left[len(left) // 2]} if left else {},
             "engine": self._engine_stats,
         }
 
     def _run(self) -> None:
         try:
-            while batch := self._next_batch():
+            while (batch := self._next_batch()) is not None:
                 self._step(batch)
         except Exception as error:
             self.failure = f"{type(error).__name__}: {error}"
             self._logger.error(f"inference stopped, activate again to restart it:\n{traceback.format_exc()}")
 
-    def _next_batch(self) -> list[Received]:
+    def _next_batch(self) -> list[Received | Forget] | None:
+        """What came in; nothing when only a prediction is due, None at the end."""
         with self._condition:
-            self._condition.wait_for(lambda: self._queue or self._stopping)
+            while not (self._queue or self._stopping or self._due()):
+                wait_s = max(0.0, self._next_tick_s - time.monotonic()) if self._fresh is not None else None
+                self._condition.wait(wait_s)
             if self._stopping:
-                return []
+                return None
             batch, self._queue = self._queue, []
             return batch
 
-    def _step(self, batch: list[Received]) -> None:
-        admitted = [message for message in batch if self._push(message)]
-        if admitted:
-            self.counts.admitted += len(admitted)
-            self.counts.skipped += len(admitted) - 1
-            started_s = time.perf_counter()
-            prediction = self._engine.predict()
-            self.engine_time.add(time.perf_counter() - started_s)
-            if prediction is not None and self._may_publish():
-                self._hand_on(prediction, admitted[-1])
+    def _due(self) -> bool:
+        if self._fresh is None:
+            return False
+        return self.settings.trigger == "message" or time.monotonic() >= self._next_tick_s
+
+    def _step(self, batch: list[Received | Forget]) -> None:
+        for item in batch:
+            if isinstance(item, Forget):
+                self._forget(item.reason)
+            elif self._push(item):
+                self.counts.admitted += 1
+                self._fresh, self._waiting = item, self._waiting + 1
+                if self._engine.stats.backlog >= ABSORB_AT:
+                    self._engine.absorb()
+        if self._due():
+            self._predict()
         self._engine_stats = self._engine.stats.to_dict()
+
+    def _forget(self, reason: str) -> None:
+        self._engine.reset(reason)
+        self.counts.skipped += self._waiting
+        self._fresh, self._waiting = None, 0
+        if self.black_box is not None:
+            self.black_box.put(NewContext(reason))
+        self._logger.warning(f"the context is forgotten: {reason}", throttle_duration_sec=1.0)
 
     def _push(self, message: Received) -> bool:
         """Whether the message became a token."""
+        if self.black_box is not None:
+            publish_ns = message.arrival_ns if message.publish_ns is None else message.publish_ns
+            self.black_box.put(Message(message.name, message.data, message.arrival_ns, publish_ns))
         try:
-            self._engine.push_raw(
+            verdict = self._engine.push_raw(
                 message.name, message.data, arrival_ns=message.arrival_ns, publish_ns=message.publish_ns
             )
         except RoboposError as error:
@@ -154,14 +213,31 @@ class Inference:
                 throttle_duration_sec=5.0,
             )
             return False
-        return self._engine.advanced
+        return verdict not in DROPPED
 
-    def _may_publish(self) -> bool:
-        least = self._settings.min_context
+    def _predict(self) -> None:
+        newest, self._fresh = self._fresh, None
+        assert newest is not None
+        self.counts.skipped += self._waiting - 1
+        self._waiting = 0
+        if self.settings.trigger == "rate":
+            period_s, now_s = 1 / self.settings.rate_hz, time.monotonic()
+            self._next_tick_s += period_s
+            if self._next_tick_s <= now_s:  # the grid was missed, or nothing came for a while: it begins anew
+                self._next_tick_s = now_s + period_s
+        started_s = time.perf_counter()
+        prediction = self._engine.predict()
+        self.engine_time.add(time.perf_counter() - started_s)
+        if prediction is not None and self._may_publish(prediction):
+            self._hand_on(prediction, newest)
+
+    def _may_publish(self, prediction: Prediction) -> bool:
+        settings = self.settings
+        least = settings.min_context
         if not (self._engine.settled if least == 0 else self._engine.tokens >= least):
             self.counts.too_early += 1
             return False
-        limit_s = self._settings.max_input_age_s
+        limit_s = settings.max_input_age_s
         now_ns = time.monotonic_ns()
         silent = [health.topic for health in self._inputs.values() if health.age_s(now_ns) > limit_s > 0]
         if silent:
@@ -170,16 +246,37 @@ class Inference:
                 f"not publishing: nothing for more than {limit_s:g} s on {', '.join(silent)}",
                 throttle_duration_sec=5.0,
             )
-        return not silent
+            return False
+        left_s = float(prediction.horizons_s[-1]) - (self._now_ns() - prediction.time_ns) * 1e-9
+        if left_s < 0:
+            self.counts.expired += 1
+            if not settings.publish_expired:
+                self._logger.warning(
+                    f"not publishing: the last horizon passed {-left_s:.3g} s ago by this node's clock "
+                    "(for recorded messages set use_sim_time and play /clock, or set publish_expired)",
+                    throttle_duration_sec=5.0,
+                )
+                return False
+        self.horizon_left_s.add(left_s)
+        return True
 
     def _hand_on(self, prediction: Prediction, newest: Received) -> None:
-        published = self._publish(prediction)
-        if published.streams:
+        published = self._publish(prediction, self.settings.limits)
+        if published.trajectories:
             self.counts.published += 1
             self.receipt_to_publish.add((time.monotonic_ns() - newest.monotonic_ns) * 1e-9)
+            if self.black_box is not None:
+                self.black_box.put(Recorded(newest.arrival_ns, published.trajectories))
         if published.not_finite:
             self.counts.not_finite += 1
             self._logger.warning(
                 f"left out of a prediction, not finite: {', '.join(published.not_finite)}",
+                throttle_duration_sec=5.0,
+            )
+        if published.beyond_limits:
+            self.counts.beyond_limits += 1
+            did = "left out of" if self.settings.limits == "stop" else "published in"
+            self._logger.warning(
+                f"{did} a prediction, beyond the bundle's limits: {', '.join(published.beyond_limits)}",
                 throttle_duration_sec=5.0,
             )

@@ -2,41 +2,76 @@
 
 from __future__ import annotations
 
-import importlib
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rclpy.qos import QoSProfile, QoSReliabilityPolicy
+from rclpy.qos import QoSPolicyKind, QoSProfile, QoSReliabilityPolicy
+from rclpy.qos_overriding_options import QoSOverridingOptions
 
-from robopos.errors import ServingError
+from robopos.logs.schema import long_name
+from robopos.sequences import InputStream
+from robopos.sequences.admission import NS_PER_S
 from robopos.serving import Engine
+from robopos_ros.frames import Frames
 from robopos_ros.health import InputHealth
-from robopos_ros.inference import Received
+from robopos_ros.inference import Inference, Received
+from robopos_ros.parameters import Settings
+from robopos_ros.types import message_class
+
+try:
+    from rclpy.event_handler import SubscriptionEventCallbacks
+except ImportError:  # Humble
+    from rclpy.qos_event import SubscriptionEventCallbacks
 
 if TYPE_CHECKING:
     from rclpy.lifecycle import LifecycleNode
 
-
-def message_class(name: str) -> Any:
-    """The class of a type name such as "sensor_msgs/msg/Imu".
-
-    Raises:
-        ServingError: the package is not installed, or has no such message.
-    """
-    package, _, rest = name.partition("/")
-    short = rest.rpartition("/")[2]
-    try:
-        return getattr(importlib.import_module(f"{package}.msg"), short)
-    except ImportError as error:
-        raise ServingError(f"{name}: the ROS 2 package {package} is not installed ({error})") from None
-    except AttributeError:
-        raise ServingError(f"{name}: the ROS 2 package {package} has no message {short}") from None
+RELIABLE, BEST_EFFORT = QoSReliabilityPolicy.RELIABLE, QoSReliabilityPolicy.BEST_EFFORT
+GRAPH_PERIOD_S = 1.0  # who publishes what is asked for so often, and at once after an event of incompatible QoS
 
 
 def needs_source_stamps(engine: Engine) -> bool:
     """Whether a stream's time is the middleware's source stamp."""
     return any(stream.clock == "publish" for stream in engine.inputs)
+
+
+class Offer(NamedTuple):
+    """One publisher of a topic, as the graph tells of it."""
+
+    node: str
+    type: str
+    reliable: bool
+
+
+def pick_reliability(asked: str, offers: Sequence[Offer], now: QoSReliabilityPolicy) -> QoSReliabilityPolicy:
+    """What to subscribe with: `auto` is reliable where all publishers offer it; without any, it stays as it is."""
+    if asked != "auto":
+        return RELIABLE if asked == "reliable" else BEST_EFFORT
+    if not offers:
+        return now
+    return RELIABLE if all(offer.reliable for offer in offers) else BEST_EFFORT
+
+
+class Arrivals:
+    """Arrival stamps that do not go back, unless the clock steps back by more than `max_step_s`."""
+
+    def __init__(self, max_step_s: float) -> None:
+        self._max_step_ns = round(max_step_s * NS_PER_S)
+        self._newest_ns: int | None = None
+
+    def take(self, now_ns: int) -> tuple[int, bool]:
+        """The stamp, and whether the clock stepped back so far that what came before is another story."""
+        newest_ns = self._newest_ns
+        stepped = newest_ns is not None and newest_ns - now_ns > self._max_step_ns
+        if newest_ns is not None and not stepped:
+            now_ns = max(now_ns, newest_ns)
+        self._newest_ns = now_ns
+        return now_ns, stepped
+
+    def forget(self) -> None:
+        """The clock was set: any stamp may follow."""
+        self._newest_ns = None
 
 
 class Inputs:
@@ -47,45 +82,117 @@ class Inputs:
         node: LifecycleNode,
         engine: Engine,
         health: dict[str, InputHealth],
-        depth: int,
-        put: Callable[[Received], None],
+        settings: Settings,
+        inference: Inference,
     ) -> None:
-        self._node = node
-        self._clock = node.get_clock()
-        self._put = put
-        self._health = health
+        self._inference = inference
+        self._now = node.get_clock().now
+        self.arrivals = Arrivals(engine.bundle.layout.max_gap_s)
         with_info = needs_source_stamps(engine)
-        qos = QoSProfile(depth=depth, reliability=QoSReliabilityPolicy.RELIABLE)
-        self._subscriptions = [
-            node.create_subscription(
-                message_class(stream.type),
-                stream.topic,
-                self._receiver_with_info(stream.name) if with_info else self._receiver(stream.name),
-                qos,
-                raw=True,
-            )
+        self._inputs = [
+            _Input(node, stream, health[stream.name], settings, self._receiver(stream, health[stream.name], with_info))
             for stream in engine.inputs
         ]
 
-    def _receiver(self, name: str) -> Callable[[bytes], None]:
-        def receive(data: bytes) -> None:
-            self._take(name, data, None)
+    def _receiver(self, stream: InputStream, health: InputHealth, with_info: bool) -> Callable[..., None]:
+        frames = Frames.of(stream)
 
-        return receive
+        def take(data: bytes, publish_ns: int | None = None) -> None:
+            monotonic_ns = time.monotonic_ns()
+            health.receive(monotonic_ns)
+            other = None if frames is None else frames.other(data)
+            if other is not None:
+                health.other_frames, health.other_frame = health.other_frames + 1, other
+            arrival_ns, stepped = self.arrivals.take(self._now().nanoseconds)
+            if stepped:
+                self._inference.forget("the node's clock stepped back")
+            self._inference.put(Received(stream.name, data, arrival_ns, publish_ns, monotonic_ns))
 
-    def _receiver_with_info(self, name: str) -> Callable[[bytes, Any], None]:
-        def receive(data: bytes, info: Any) -> None:
-            self._take(name, data, info["source_timestamp"] or None)
+        def receive(data: bytes) -> None:  # rclpy counts a callback's arguments
+            take(data)
 
-        return receive
+        def receive_with_info(data: bytes, info: Any) -> None:
+            take(data, info["source_timestamp"] or None)
 
-    def _take(self, name: str, data: bytes, publish_ns: int | None) -> None:
-        monotonic_ns = time.monotonic_ns()
-        self._health[name].receive(monotonic_ns)
-        self._put(Received(name, data, self._clock.now().nanoseconds, publish_ns, monotonic_ns))
+        return receive_with_info if with_info else receive
+
+    def refresh(self) -> None:
+        """Look at who publishes, where that is due, and subscribe anew where the reliability no longer fits."""
+        for each in self._inputs:
+            each.refresh()
 
     def destroy(self) -> None:
         """Take the subscriptions down."""
-        for subscription in self._subscriptions:
-            self._node.destroy_subscription(subscription)
-        self._subscriptions.clear()
+        for each in self._inputs:
+            each.unsubscribe()
+        self._inputs.clear()
+
+
+class _Input:
+    """One subscription, made anew when publishers offer another reliability."""
+
+    def __init__(
+        self,
+        node: LifecycleNode,
+        stream: InputStream,
+        health: InputHealth,
+        settings: Settings,
+        receive: Callable[..., None],
+    ) -> None:
+        self._node, self._stream, self._health, self._receive = node, stream, health, receive
+        self._settings = settings
+        self._looked_s = -GRAPH_PERIOD_S
+        self._incompatible = False
+        # The graph may know publishers before the first subscription does.
+        topic = node.resolve_topic_name(stream.topic)
+        self._reliability = pick_reliability(settings.qos_reliability, self._offers(topic), RELIABLE)
+        self._subscription = self._subscribe()
+
+    def _subscribe(self) -> Any:
+        self._health.reliability = "reliable" if self._reliability == RELIABLE else "best effort"
+        return self._node.create_subscription(
+            message_class(self._stream.type),
+            self._stream.topic,
+            self._receive,
+            QoSProfile(depth=self._settings.qos_depth, reliability=self._reliability),
+            event_callbacks=SubscriptionEventCallbacks(incompatible_qos=self._note_incompatible),
+            qos_overriding_options=QoSOverridingOptions([QoSPolicyKind.DEPTH, QoSPolicyKind.DURABILITY]),
+            raw=True,
+        )
+
+    def _note_incompatible(self, event: Any) -> None:
+        self._incompatible = True  # not in the event's own callback: the subscription that told is to be destroyed
+
+    def _offers(self, topic: str) -> list[Offer]:
+        """Publishers in the stream's own type; the others go into the health."""
+        offers = [
+            Offer(
+                f"{info.node_namespace.rstrip('/')}/{info.node_name}",
+                long_name(info.topic_type),
+                info.qos_profile.reliability != BEST_EFFORT,
+            )
+            for info in self._node.get_publishers_info_by_topic(topic)
+        ]
+        ours = [offer for offer in offers if offer.type == long_name(self._stream.type)]
+        self._health.publishers = tuple(sorted(offer.node for offer in ours))
+        self._health.other_types = tuple(sorted({offer.type for offer in offers} - {offer.type for offer in ours}))
+        return ours
+
+    def refresh(self) -> None:
+        now_s = time.monotonic()
+        if not self._incompatible and now_s - self._looked_s < GRAPH_PERIOD_S:
+            return
+        self._incompatible, self._looked_s = False, now_s
+        offers = self._offers(self._subscription.topic_name)
+        reliability = pick_reliability(self._settings.qos_reliability, offers, self._reliability)
+        if reliability == self._reliability:
+            return
+        self._reliability = reliability
+        self.unsubscribe()
+        self._subscription = self._subscribe()
+        self._node.get_logger().info(
+            f"subscribed anew to {self._subscription.topic_name}, {self._health.reliability}, as its publishers offer"
+        )
+
+    def unsubscribe(self) -> None:
+        self._node.destroy_subscription(self._subscription)

@@ -2,54 +2,61 @@
 
 from __future__ import annotations
 
-import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from diagnostic_msgs.msg import DiagnosticArray
 from rcl_interfaces.msg import SetParametersResult
-from rclpy.clock import Clock, ClockType
+from rclpy.clock import Clock, ClockChange, ClockType, JumpHandle, JumpThreshold, TimeJump
+from rclpy.duration import Duration
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 from rclpy.parameter import Parameter
+from std_srvs.srv import Trigger
 
+from robopos import __version__
 from robopos.errors import RoboposError, ServingError
+from robopos.model import Bundle, bundle_hash
 from robopos.serving import Engine
-from robopos_ros.diagnostics import Report, input_status, node_status
-from robopos_ros.health import InputHealth, Rates
+from robopos_ros.black_box import BlackBox
+from robopos_ros.health import InputHealth
 from robopos_ros.inference import Inference
-from robopos_ros.inputs import Inputs, message_class, needs_source_stamps
+from robopos_ros.inputs import Inputs, needs_source_stamps
 from robopos_ros.outputs import Outputs
-from robopos_ros.parameters import PARAMETERS, declare, read
+from robopos_ros.parameters import Settings, changed, declare, read
+from robopos_ros.reporter import Reporter, Watched
 from robopos_ros.threads import use_one_thread
+from robopos_ros.types import message_class
+from robopos_ros.warm_up import warm_up
 
 SUCCESS, FAILURE = TransitionCallbackReturn.SUCCESS, TransitionCallbackReturn.FAILURE
+REFRESH_PERIOD_S = 0.2  # for subscriptions that no publisher can serve as they are
 
 
 class Predictor(LifecycleNode):
     """Messages in, predictions out, while active.
 
-    Configure loads the bundle and makes the publishers; activate starts the inference thread and subscribes;
-    deactivate undoes that, and the context is forgotten: a gap is a gap.
+    Configure loads the bundle, computes once and makes the publishers; activate starts the inference thread and
+    subscribes; deactivate undoes that, and the context is forgotten: a gap is a gap.
     """
 
     def __init__(self, **options: Any) -> None:
         super().__init__("predictor", **options)
-        self._state = "unconfigured"
-        self._problem = ""
         self._engine: Engine | None = None
         self._outputs: Outputs | None = None
         self._inputs: Inputs | None = None
         self._inference: Inference | None = None
-        self._health: dict[str, InputHealth] = {}
-        self._rates = Rates()
-        self._refused_before: dict[str, int] = {}
+        self._jumps: JumpHandle | None = None  # made last
         declare(self)
         self.settings = read(self)
-        self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 10)
-        # By a clock that always runs: simulated time may stand still, and that is worth a report.
-        steady = Clock(clock_type=ClockType.STEADY_TIME)
-        self._timer = self.create_timer(self.settings.diagnostics_period_s, self._publish_diagnostics, clock=steady)
+        self._reporter = Reporter(self, self.settings)
+        self._refresh = self.create_timer(
+            REFRESH_PERIOD_S, self._refresh_inputs, clock=Clock(clock_type=ClockType.STEADY_TIME)
+        )
         self.add_on_set_parameters_callback(self._check_parameters)
+        self._reset = self.create_service(Trigger, "~/reset", self._on_reset)
+        # Simulated time that goes back: a recording begins anew, and what was heard belongs to its end.
+        back = JumpThreshold(min_forward=None, min_backward=Duration(nanoseconds=-1), on_clock_change=True)
+        self._jumps = self.get_clock().create_jump_callback(back, post_callback=self._on_jump)
 
     @property
     def needs_source_stamps(self) -> bool:
@@ -60,87 +67,132 @@ class Predictor(LifecycleNode):
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Load the bundle."""
-        self.settings = read(self)
         try:
+            self._settle(read(self))
             self._configure()
         except RoboposError as error:
             return self._fail("configure", str(error))
         except Exception as error:  # a broken driver, a device out of memory: the node must outlive it
             return self._fail("configure", f"{type(error).__name__}: {error}")
-        self._state, self._problem = "inactive", ""
+        self._reporter.state, self._reporter.problem = "inactive", ""
         return SUCCESS
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Start to receive and to publish."""
         assert self._engine is not None and self._outputs is not None
-        self._engine.reset("activate")
-        self._health = {stream.name: InputHealth(stream.topic) for stream in self._engine.inputs}
-        self._refused_before, self._rates = {}, Rates()
-        self._inference = Inference(self._engine, self.settings, self._health, self._outputs.publish, self.get_logger())
+        engine, settings = self._engine, self.settings
+        try:
+            black_box = self._open_black_box(engine)
+        except ServingError as error:
+            return self._fail_activate(str(error))
+        engine.reset("activate")
+        health = {stream.name: InputHealth(stream.topic) for stream in engine.inputs}
+        clock = self.get_clock()
+        self._inference = Inference(
+            engine,
+            settings,
+            health,
+            self._outputs.publish,
+            self.get_logger(),
+            lambda: int(clock.now().nanoseconds),
+            black_box,
+        )
         super().on_activate(state)
         self._inference.start()
-        self._inputs = Inputs(self, self._engine, self._health, self.settings.qos_depth, self._inference.put)
-        self._state, self._problem = "active", ""
+        self._inputs = Inputs(self, engine, health, settings, self._inference)
+        self._reporter.watched = Watched(engine, self._inference, health)
+        self._reporter.state, self._reporter.problem = "active", ""
         return SUCCESS
 
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Stop to receive and to publish."""
         self._stop()
-        self._state = "inactive"
+        self._reporter.state = "inactive"
         return super().on_deactivate(state)
 
     def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Let go of the bundle."""
         self._release()
-        self._state = "unconfigured"
+        self._reporter.state = "unconfigured"
         return SUCCESS
 
     def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Stop from any state."""
         self._release()
-        self._state = "finalized"
+        self._reporter.state = "finalized"
         return SUCCESS
 
     def on_error(self, state: LifecycleState) -> TransitionCallbackReturn:
         """After an exception in a transition: back to the start."""
         self._release()
-        self._state, self._problem = "unconfigured", "an error in a transition; the log says which"
+        self._reporter.state, self._reporter.problem = "unconfigured", "an error in a transition; the log says which"
         return SUCCESS
 
     def destroy_node(self) -> None:
         """Join the inference thread, then take the node down."""
-        self._release()
+        if self._jumps is not None:  # else the constructor failed, and rclpy cleans up after it
+            self._release()
+            self._jumps.unregister()
         super().destroy_node()
 
     # What the transitions are made of.
 
     def _configure(self) -> None:
-        if not self.settings.bundle:
+        settings = self.settings
+        if not settings.bundle:
             raise ServingError("the parameter 'bundle' is empty: set it to the folder of a bundle")
         use_one_thread()
-        engine = Engine.load(self.settings.bundle, device=self.settings.device)
-        window = engine.bundle.settings.window
-        if self.settings.min_context > window:
-            raise ServingError(
-                f"the parameter 'min_context' is {self.settings.min_context}, but the model sees {window} messages"
-            )
+        engine = Engine(with_overrides(Bundle.load(settings.bundle), settings), device=settings.device)
+        self._check_context(settings.min_context, engine)
         for stream in engine.inputs:
             message_class(stream.type)  # not installed: say so now
-        self._outputs = Outputs(self, engine)
+            if stream.encoding != "cdr":
+                raise ServingError(
+                    f"stream {stream.name} was trained on messages in the encoding {stream.encoding}; "
+                    "ROS 2 sends cdr: train on a ROS 2 log"
+                )
+        warm_up(engine)
+        self._outputs = Outputs(self, engine, settings)
         self._engine = engine
+        bundle = Path(settings.bundle).resolve()
+        self._reporter.facts = {
+            "bundle": bundle.name,
+            "bundle_sha256": bundle_hash(bundle),
+            "device": str(engine.device),
+            "mode": engine.mode,
+        }
         topics = ", ".join(self.resolve_topic_name(stream.topic) for stream in engine.inputs)
         self.get_logger().info(
-            f"bundle {self.settings.bundle} on {engine.device}, mode {engine.mode}; reads {topics}; "
+            f"bundle {settings.bundle} on {engine.device}, mode {engine.mode}; reads {topics}; "
             f"predicts {', '.join(engine.targets)}"
+        )
+        for name, described in self._outputs.described.items():
+            self.get_logger().info(f"{name} at {settings.publish_horizon_s:g} s as {described}")
+
+    def _check_context(self, min_context: int, engine: Engine) -> None:
+        window = engine.bundle.settings.window
+        if min_context > window:
+            raise ServingError(f"the parameter 'min_context' is {min_context}, but the model sees {window} messages")
+
+    def _open_black_box(self, engine: Engine) -> BlackBox | None:
+        if not self.settings.black_box:
+            return None
+        facts = {key: str(value) for key, value in self._reporter.facts.items()} | {"robopos": __version__}
+        logger = self.get_logger()
+        return BlackBox(
+            Path(self.settings.black_box).expanduser(), engine.inputs, facts, lambda text: logger.error(text)
         )
 
     def _stop(self) -> None:
         # Subscriptions first: nothing comes in while the thread ends.
+        self._reporter.watched = None
         if self._inputs is not None:
             self._inputs.destroy()
             self._inputs = None
         if self._inference is not None:
             self._inference.stop()
+            if self._inference.black_box is not None:
+                self._inference.black_box.close()
             self._inference = None
 
     def _release(self) -> None:
@@ -149,46 +201,65 @@ class Predictor(LifecycleNode):
             self._outputs.destroy()
             self._outputs = None
         self._engine = None
+        self._reporter.facts = {}
 
     def _fail(self, transition: str, reason: str) -> TransitionCallbackReturn:
-        self.get_logger().error(f"{transition} failed: {reason}")
         self._release()
-        self._problem = f"{transition} failed: {reason}"
+        return self._say_failure(transition, reason)
+
+    def _fail_activate(self, reason: str) -> TransitionCallbackReturn:
+        return self._say_failure("activate", reason)  # it stays configured
+
+    def _say_failure(self, transition: str, reason: str) -> TransitionCallbackReturn:
+        self.get_logger().error(f"{transition} failed: {reason}")
+        self._reporter.problem = f"{transition} failed: {reason}"
         return FAILURE
 
+    # What comes from outside while it runs.
+
+    def _settle(self, settings: Settings) -> None:
+        self.settings = settings
+        self._reporter.change(settings)
+        if self._inference is not None:
+            self._inference.change(settings)
+
     def _check_parameters(self, parameters: list[Parameter]) -> SetParametersResult:
-        names = [p.name for p in parameters if p.name in PARAMETERS]
-        if names and self._state != "unconfigured":
-            reason = f"{', '.join(names)}: read on configure only; clean up first (the node is {self._state})"
-            return SetParametersResult(successful=False, reason=reason)
+        new = changed(self.settings, parameters, self._reporter.state)
+        if isinstance(new, str):
+            return SetParametersResult(successful=False, reason=new)
+        try:
+            if self._engine is not None:
+                self._check_context(new.min_context, self._engine)
+        except ServingError as error:
+            return SetParametersResult(successful=False, reason=str(error))
+        if new != self.settings:
+            self._settle(new)
         return SetParametersResult(successful=True)
 
-    def _publish_diagnostics(self) -> None:
-        name, bundle = self.get_fully_qualified_name(), Path(self.settings.bundle).name
-        problem, values = self._problem, {}
-        if self._engine is not None:
-            values |= {"device": str(self._engine.device), "mode": self._engine.mode}
-        if self._inference is not None:
-            problem = self._inference.failure or problem
-            values |= self._inference.snapshot()
-        message = DiagnosticArray()
-        message.header.stamp = self.get_clock().now().to_msg()
-        message.status.append(node_status(name, bundle, Report(self._state, problem, values)))
+    def _refresh_inputs(self) -> None:
         if self._inputs is not None:
-            now_ns = time.monotonic_ns()
-            rates = self._rates.update({key: health.received for key, health in self._health.items()})
-            for key, health in self._health.items():
-                refused = health.refused - self._refused_before.get(key, 0)
-                self._refused_before[key] = health.refused
-                message.status.append(
-                    input_status(
-                        f"{name}: {health.topic}",
-                        bundle,
-                        health,
-                        rates.get(key),
-                        self.settings.max_input_age_s,
-                        now_ns,
-                        refused,
-                    )
-                )
-        self._diagnostics.publish(message)
+            self._inputs.refresh()
+
+    def _on_reset(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        if self._inference is None:
+            response.success, response.message = False, f"nothing to forget: the node is {self._reporter.state}"
+        else:
+            self._inference.forget("asked by service")
+            response.success, response.message = True, "the context is forgotten before the next message"
+        return response
+
+    def _on_jump(self, jump: TimeJump) -> None:
+        if self._inputs is not None and self._inference is not None:
+            changed_clock = jump.clock_change in (ClockChange.ROS_TIME_ACTIVATED, ClockChange.ROS_TIME_DEACTIVATED)
+            self._inputs.arrivals.forget()
+            self._inference.forget("use_sim_time was changed" if changed_clock else "simulated time went back")
+
+
+def with_overrides(bundle: Bundle, settings: Settings) -> Bundle:
+    """The bundle with the node's own rules of admission."""
+    layout = bundle.layout
+    if settings.max_gap_s:
+        layout = replace(layout, max_gap_s=settings.max_gap_s)
+    if settings.max_lateness_s:
+        layout = replace(layout, max_lateness_s=settings.max_lateness_s)
+    return replace(bundle, layout=layout)

@@ -1,23 +1,52 @@
-"""A prediction as messages: one JointTrajectory for each stream that is predicted, on `~/prediction/<stream>`."""
+"""What leaves the node: for each stream that is predicted, a trajectory, and what else is asked for."""
 
 from __future__ import annotations
 
-import array
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from builtin_interfaces.msg import Duration, Time
+from numpy.typing import NDArray
 from rclpy.qos import QoSProfile
-from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
+from std_msgs.msg import Float64MultiArray
+from trajectory_msgs.msg import JointTrajectory
 
+from robopos.errors import ServingError
+from robopos.sequences import InputStream
 from robopos.serving import Engine, Prediction
-from robopos_ros.inference import Published
+from robopos_ros.own_type import OwnType
+from robopos_ros.parameters import Settings
+from robopos_ros.trajectory import NS, labelled_array, trajectory
+from robopos_ros.types import message_class
 
 if TYPE_CHECKING:
     from rclpy.lifecycle import LifecycleNode
 
-NS = 1_000_000_000
+FLOAT32_MOST = float(np.finfo(np.float32).max)
+
+
+class Published(NamedTuple):
+    """What became of one prediction's streams."""
+
+    trajectories: Mapping[str, JointTrajectory]  # those published, by stream
+    not_finite: Sequence[str] = ()  # values for whose sake their stream was left out
+    beyond_limits: Sequence[str] = ()  # values outside the training range and its margin, at some horizon
+
+
+@dataclass
+class _Stream:
+    """The publishers of one stream; `row` is the horizon of the stream's own type."""
+
+    columns: NDArray[np.intp]
+    names: list[str]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    mean: Any
+    std: Any = None
+    at_horizon: Any = None
+    own_type: OwnType | None = None
+    row: int = 0
 
 
 def topic_of(stream: str) -> str:
@@ -25,45 +54,130 @@ def topic_of(stream: str) -> str:
     return f"~/prediction/{stream}"
 
 
-def trajectory(prediction: Prediction, stream: str, columns: tuple[int, ...]) -> JointTrajectory:
-    """The predicted values of one stream: names without the stream, one point a horizon."""
-    message = JointTrajectory()
-    message.header.stamp = Time(sec=prediction.time_ns // NS, nanosec=prediction.time_ns % NS)
-    message.joint_names = [prediction.names[column].removeprefix(f"{stream}.") for column in columns]
-    values = np.ascontiguousarray(prediction.values[:, columns], np.float64)
-    for horizon_s, row in zip(prediction.horizons_s.tolist(), values, strict=True):
-        horizon_ns = round(horizon_s * NS)
-        point = JointTrajectoryPoint(time_from_start=Duration(sec=horizon_ns // NS, nanosec=horizon_ns % NS))
-        point.positions = array.array("d", row.tobytes())
-        message.points.append(point)
-    return message
+def horizon_row(horizons_s: Sequence[float], asked_s: float) -> int:
+    """The number of a horizon of the bundle.
+
+    Raises:
+        ServingError: the bundle does not predict there.
+    """
+    for row, horizon_s in enumerate(horizons_s):
+        if abs(horizon_s - asked_s) < 1e-6:
+            return row
+    known = ", ".join(f"{horizon_s:g}" for horizon_s in horizons_s)
+    raise ServingError(
+        f"the parameter 'publish_horizon_s' is {asked_s:g}, but the bundle predicts at {known} s: choose one of them"
+    )
+
+
+def chosen_streams(engine: Engine, asked: Sequence[str]) -> list[str]:
+    """The streams to publish, in the bundle's order; `asked` are their topics, none means all.
+
+    Raises:
+        ServingError: a topic that the bundle does not predict.
+    """
+    topics = {stream.topic.strip("/"): stream.name for stream in engine.inputs if stream.name in engine.targets}
+    wanted = {topic.strip("/") for topic in asked} - {""}
+    if unknown := wanted - topics.keys():
+        raise ServingError(
+            f"the parameter 'target_topics' names {', '.join(sorted(unknown))}; "
+            f"the bundle predicts {', '.join(sorted(topics))}"
+        )
+    return [name for topic, name in topics.items() if not wanted or topic in wanted]
 
 
 class Outputs:
-    """The publishers of one configured bundle; silent while the node is not active."""
+    """The publishers of one configured bundle; silent while the node is not active.
 
-    def __init__(self, node: LifecycleNode, engine: Engine) -> None:
+    Attributes:
+        described: for each stream, what its topic for `publish_horizon_s` carries, or why not its own type.
+
+    Raises:
+        ServingError: parameters ask for what the bundle does not predict.
+    """
+
+    def __init__(self, node: LifecycleNode, engine: Engine, settings: Settings) -> None:
         self._node = node
-        self._targets: Mapping[str, tuple[int, ...]] = engine.targets
-        qos = QoSProfile(depth=10)  # reliable, keep last
-        self._publishers = {
-            stream: node.create_lifecycle_publisher(JointTrajectory, topic_of(stream), qos) for stream in self._targets
-        }
+        self._streams: dict[str, _Stream] = {}
+        self.described: dict[str, str] = {}
+        chosen = chosen_streams(engine, settings.target_topics)
+        at_s = settings.publish_horizon_s
+        row = horizon_row(engine.bundle.layout.horizons_s, at_s) if at_s else None
+        limits, layout = engine.bundle.limits(), engine.bundle.layout
+        inputs = {stream.name: stream for stream in engine.inputs}
+        for name in chosen:
+            columns = np.array(engine.targets[name])
+            targets = [layout.target_names[column] for column in columns]
+            low, high = np.array([limits[target] for target in targets]).T
+            names = [target.removeprefix(f"{name}.") for target in targets]
+            made = _Stream(columns, names, low, high, self._publisher(JointTrajectory, topic_of(name)))
+            self._streams[name] = made
+            if engine.bundle.settings.loss == "gaussian":
+                made.std = self._publisher(JointTrajectory, f"{topic_of(name)}/std")
+            if row is not None:
+                self._add_horizon(made, inputs[name], row)
 
-    def publish(self, prediction: Prediction) -> Published:
-        """Publish every stream whose values are finite."""
-        streams, not_finite = 0, []
-        for stream, columns in self._targets.items():
-            finite = np.isfinite(prediction.values[:, columns]).all(axis=0)
-            if finite.all():
-                self._publishers[stream].publish(trajectory(prediction, stream, columns))
-                streams += 1
-            else:
-                not_finite += [prediction.names[c] for c, ok in zip(columns, finite, strict=True) if not ok]
-        return Published(streams, tuple(not_finite))
+    def _add_horizon(self, made: _Stream, stream: InputStream, row: int) -> None:
+        kind, name = message_class(stream.type), stream.name
+        try:
+            made.own_type = OwnType(stream.type, kind, made.names, next(iter(stream.frame_ids), ""))
+            self.described[name] = stream.type
+        except ServingError as error:
+            kind = Float64MultiArray
+            self.described[name] = f"std_msgs/msg/Float64MultiArray, because {error}"
+        made.row = row
+        made.at_horizon = self._publisher(kind, f"{topic_of(name)}/at_horizon")
+
+    def _publisher(self, kind: type, topic: str) -> Any:
+        return self._node.create_lifecycle_publisher(kind, topic, QoSProfile(depth=10))  # reliable, keep last
+
+    def publish(self, prediction: Prediction, limits: str) -> Published:
+        """Publish every stream whose values are finite and, when `limits` is "stop", within the bundle's limits."""
+        trajectories: dict[str, JointTrajectory] = {}
+        not_finite: list[str] = []
+        beyond: list[str] = []
+        for name, stream in self._streams.items():
+            values = prediction.values[:, stream.columns]
+            std = None if prediction.std is None else prediction.std[:, stream.columns]
+            finite = np.isfinite(values).all(axis=0)
+            if std is not None:
+                finite &= np.isfinite(std).all(axis=0)
+            if not finite.all():
+                not_finite += _named(name, stream, ~finite)
+                continue
+            if limits != "off":
+                outside = ((values < stream.low) | (values > stream.high)).any(axis=0)
+                if outside.any():
+                    beyond += _named(name, stream, outside)
+                    if limits == "stop":
+                        continue
+            trajectories[name] = self._publish_stream(stream, prediction, values, std)
+        return Published(trajectories, not_finite, beyond)
+
+    def _publish_stream(
+        self, stream: _Stream, prediction: Prediction, values: NDArray[np.float64], std: NDArray[np.float64] | None
+    ) -> JointTrajectory:
+        at_ns, horizons_s = prediction.time_ns, prediction.horizons_s
+        message = trajectory(at_ns, horizons_s, stream.names, values)
+        stream.mean.publish(message)
+        if std is not None and stream.std is not None:
+            stream.std.publish(trajectory(at_ns, horizons_s, stream.names, std))
+        if stream.at_horizon is not None:
+            horizon_s, row = float(horizons_s[stream.row]), values[stream.row]
+            if stream.own_type is None:
+                stream.at_horizon.publish(labelled_array(horizon_s, stream.names, row))
+            elif np.abs(row).max() <= FLOAT32_MOST:
+                stds = None if std is None else std[stream.row].tolist()
+                stream.at_horizon.publish(stream.own_type.make(at_ns + round(horizon_s * NS), row.tolist(), stds))
+        return message
 
     def destroy(self) -> None:
         """Take the publishers down."""
-        for publisher in self._publishers.values():
-            self._node.destroy_lifecycle_publisher(publisher)
-        self._publishers.clear()
+        for stream in self._streams.values():
+            for publisher in (stream.mean, stream.std, stream.at_horizon):
+                if publisher is not None:
+                    self._node.destroy_lifecycle_publisher(publisher)
+        self._streams.clear()
+
+
+def _named(name: str, stream: _Stream, which: NDArray[np.bool_]) -> list[str]:
+    return [f"{name}.{field}" for field, told in zip(stream.names, which, strict=True) if told]

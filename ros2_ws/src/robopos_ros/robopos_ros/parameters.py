@@ -1,49 +1,115 @@
-"""The node's parameters: one table, from which they are declared, read and documented."""
+"""The node's parameters: one table, from which they are declared, read, checked and documented."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor
+from rclpy.exceptions import InvalidParameterValueException
 from rclpy.node import Node
+from rclpy.parameter import Parameter
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One parameter: its default gives its type."""
+    """One parameter: its default gives its type.
+
+    `when` it is read: "start" (read-only), "configure" (refused on a configured node) or "running" (takes effect
+    at once). `choices` are the values of a word.
+    """
 
     default: Any
     description: str
+    when: str = "configure"
     low: float | None = None
     high: float | None = None
-    fixed: bool = False  # read once, when the node starts
+    choices: tuple[str, ...] = ()
 
     def descriptor(self) -> ParameterDescriptor:
         """What `ros2 param describe` shows."""
-        made = ParameterDescriptor(description=self.description, read_only=self.fixed)
+        made = ParameterDescriptor(description=self.description, read_only=self.when == "start")
+        if self.choices:
+            made.additional_constraints = f"one of: {', '.join(self.choices)}"
+            made.dynamic_typing = "off" in self.choices  # which YAML reads as false
         if isinstance(self.default, float):
             made.floating_point_range = [FloatingPointRange(from_value=self.low, to_value=self.high)]
         elif isinstance(self.default, int) and not isinstance(self.default, bool):
             made.integer_range = [IntegerRange(from_value=self.low, to_value=self.high)]
         return made
 
+    def problem(self, value: Any) -> str:
+        """Why a word is not allowed, or nothing. Types and ranges are rclpy's own business."""
+        if not self.choices or clean(value) in self.choices:
+            return ""
+        return f"{value!r} is none of {', '.join(self.choices)}"
+
 
 PARAMETERS = {
-    "bundle": Entry("", "folder of the model bundle; read on configure"),
-    "device": Entry("auto", "torch device of the engine: auto, cpu, cuda, cuda:0; read on configure"),
-    "autostart": Entry(True, "configure and activate at start; false waits for a lifecycle manager", fixed=True),
-    "qos_depth": Entry(100, "messages kept for each input while the node is busy (reliable, keep last)", 1, 100_000),
+    "bundle": Entry("", "folder of the model bundle"),
+    "device": Entry("auto", "torch device of the engine: auto, cpu, cuda, cuda:0"),
+    "autostart": Entry(True, "configure and activate at start; false waits for a lifecycle manager", "start"),
+    "trigger": Entry(
+        "message",
+        "when to predict: after each message, or at a fixed rate while new messages come",
+        "running",
+        choices=("message", "rate"),
+    ),
+    "rate_hz": Entry(50.0, "predictions per second at most, for trigger rate (Hz)", "running", 0.01, 10_000.0),
+    "target_topics": Entry([""], "topics of the bundle whose predictions are published; none means all"),
+    "publish_horizon_s": Entry(
+        0.0,
+        "publish the stream's own type too, on ~/prediction/STREAM/at_horizon, at this horizon (s); 0: not",
+        "configure",
+        0.0,
+        86_400.0,
+    ),
+    "limits": Entry(
+        "off",
+        "predictions outside the training range and its margin: off does not look, warn tells, stop leaves them out",
+        "running",
+        choices=("off", "warn", "stop"),
+    ),
     "min_context": Entry(
         0,
         "messages in the model's window before a prediction is published; 0 takes what evaluation asked for",
+        "running",
         0,
         1_000_000,
     ),
     "max_input_age_s": Entry(
-        0.0, "publish nothing while an input has been silent for longer (s); 0 sets no limit", 0.0, 86_400.0
+        0.0, "publish nothing while an input has been silent for longer (s); 0 sets no limit", "running", 0.0, 86_400.0
     ),
-    "diagnostics_period_s": Entry(1.0, "time between two messages on /diagnostics (s)", 0.05, 60.0, fixed=True),
+    "publish_expired": Entry(
+        False,
+        "publish though the last horizon has passed by the node's clock: for recorded messages without /clock",
+        "running",
+    ),
+    "max_gap_s": Entry(
+        0.0,
+        "a longer silence forgets the context (s); 0 takes the bundle's, as replay does",
+        "configure",
+        0.0,
+        86_400.0,
+    ),
+    "max_lateness_s": Entry(
+        0.0,
+        "drop a message so far behind the newest stamp (s); 0 takes the bundle's, as replay does",
+        "configure",
+        0.0,
+        86_400.0,
+    ),
+    "qos_depth": Entry(100, "messages kept for each input while the node is busy (keep last)", "configure", 1, 100_000),
+    "qos_reliability": Entry(
+        "auto",
+        "of the inputs; auto is reliable where all publishers of the topic offer it, else best effort",
+        choices=("auto", "reliable", "best_effort"),
+    ),
+    "black_box": Entry(
+        "", "folder for recordings of what was taken and what was published (MCAP); empty records nothing"
+    ),
+    "diagnostics_period_s": Entry(1.0, "time between two messages on /diagnostics (s)", "running", 0.05, 60.0),
 }
 
 
@@ -54,10 +120,25 @@ class Settings:
     bundle: str
     device: str
     autostart: bool
-    qos_depth: int
+    trigger: str
+    rate_hz: float
+    target_topics: Sequence[str]
+    publish_horizon_s: float
+    limits: str
     min_context: int
     max_input_age_s: float
+    publish_expired: bool
+    max_gap_s: float
+    max_lateness_s: float
+    qos_depth: int
+    qos_reliability: str
+    black_box: str
     diagnostics_period_s: float
+
+
+def clean(value: Any) -> Any:
+    """YAML reads a bare off as false: it is the word that is meant."""
+    return "off" if value is False else value
 
 
 def declare(node: Node) -> None:
@@ -67,5 +148,29 @@ def declare(node: Node) -> None:
 
 
 def read(node: Node) -> Settings:
-    """The parameters as they stand now."""
-    return Settings(**{field.name: node.get_parameter(field.name).value for field in fields(Settings)})
+    """The parameters as they stand now.
+
+    Raises:
+        InvalidParameterValueException: a word that is not allowed.
+    """
+    values = {field.name: node.get_parameter(field.name).value for field in fields(Settings)}
+    for name, value in values.items():
+        if problem := PARAMETERS[name].problem(value):
+            raise InvalidParameterValueException(name, value, problem)
+        if PARAMETERS[name].choices:
+            values[name] = clean(value)
+    return Settings(**values)
+
+
+def changed(settings: Settings, parameters: Sequence[Parameter], state: str) -> Settings | str:
+    """The settings of a node in `state` after a change, or why it is refused."""
+    ours = [parameter for parameter in parameters if parameter.name in PARAMETERS]
+    if state != "unconfigured":
+        fixed = [parameter.name for parameter in ours if PARAMETERS[parameter.name].when == "configure"]
+        if fixed:
+            return f"{', '.join(fixed)}: read on configure only; clean up first (the node is {state})"
+    for parameter in ours:
+        if problem := PARAMETERS[parameter.name].problem(parameter.value):
+            return f"{parameter.name}: {problem}"
+    values = {p.name: clean(p.value) if PARAMETERS[p.name].choices else p.value for p in ours}
+    return replace(settings, **values)

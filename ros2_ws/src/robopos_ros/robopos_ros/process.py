@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -50,8 +50,8 @@ def free_domain() -> int:
 class NodeProcess:
     """`python -m robopos_ros` with the given parameters; used as a context manager, it never outlives the block."""
 
-    def __init__(self, parameters: Mapping[str, Any], domain_id: int) -> None:
-        command = [sys.executable, "-m", "robopos_ros", "--ros-args"]
+    def __init__(self, parameters: Mapping[str, Any], domain_id: int, arguments: Sequence[str] = ()) -> None:
+        command = [sys.executable, "-m", "robopos_ros", "--ros-args", *arguments]
         for name, value in parameters.items():
             # ROS reads values as YAML, of which JSON is a part.
             text = json.dumps(str(value) if isinstance(value, Path) else value)
