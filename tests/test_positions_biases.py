@@ -186,16 +186,17 @@ def test_training_never_makes_the_scores_of_all_heads_at_once(name: str) -> None
 def test_blocks_keep_no_scores_for_the_backward() -> None:
     scheme, positions = build("time-relative"), windows(6 * BLOCK)
     q = torch.randn(2, 4, 6 * BLOCK, 8, requires_grad=True)
-    kept: list[Tensor] = []
+    kept: dict[int, Tensor] = {}
 
     def keep(tensor: Tensor) -> Tensor:
-        kept.append(tensor)
+        kept[tensor.data_ptr()] = tensor
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         scheme.plan(positions).attend(q, q, q)
     assert kept
-    assert max(tensor.numel() for tensor in kept) <= 2 * (6 * BLOCK) ** 2
+    # All blocks together: the causal half of the scores would be this much.
+    assert sum(tensor.numel() for tensor in kept.values()) < 2 * 4 * (6 * BLOCK) ** 2 // 2
 
 
 @pytest.mark.parametrize("name", ["index-alibi", "time-alibi", "time-relative"])
