@@ -139,6 +139,23 @@ def test_a_process_that_died_midway_leaves_nothing_to_read(tmp_path: Path, own_f
     assert len(list(own_folder.glob("*.arrow"))) == 1
 
 
+def test_what_was_not_used_for_longest_goes_first(
+    tmp_path: Path, own_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [make(tmp_path / f"{number}.mcap", seed=number) for number in range(3)]
+    read_log(paths[0], SPEC)
+    (first,) = own_folder.glob("*.arrow")
+    read_log(paths[1], SPEC)
+    (second,) = set(own_folder.glob("*.arrow")) - {first}
+    os.utime(first, (1, 1))
+    os.utime(second, (2, 2))
+    read_log(paths[0], SPEC)  # used again
+    monkeypatch.setattr(cache, "MAX_BYTES", int(2.5 * first.stat().st_size))
+    read_log(paths[2], SPEC)
+    assert first.exists() and not second.exists()
+    assert len(list(own_folder.glob("*.arrow"))) == 2
+
+
 def test_without_arrow_nothing_is_cached(tmp_path: Path, own_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache, "pa", None)
     assert len(read_log(make(tmp_path / "a.mcap"), SPEC)["j"]) == 50

@@ -3,7 +3,8 @@
 A file is keyed by the content of the log (the CRCs that its chunks carry, or its bytes where they carry none), by
 its time of change and by what was asked of it. It is written beside and renamed, so that two processes may build
 it at once and one may die midway. The folder is $ROBOPOS_CACHE, else robopos/ in the user's cache folder; it may
-be deleted at any time. Needs `pyarrow` (pip install 'robopos[cache]'); without it nothing is cached.
+be deleted at any time, and beyond MAX_BYTES the files that were not used for longest go. Needs `pyarrow`
+(pip install 'robopos[cache]'); without it nothing is cached.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import mmap
 import os
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,6 +37,7 @@ FORMAT = 1
 _TIMES = ("time_ns", "arrival_ns", "order")
 _ARRAYS = (*_TIMES, "values")
 _STALE_S = 3600.0
+MAX_BYTES = 20_000_000_000
 
 
 class Entry(NamedTuple):
@@ -106,10 +109,13 @@ def load(path: Path) -> Entry | None:
         warnings = facts.pop("warnings")
         for name in ("names", "units", "frame_ids"):
             facts[name] = tuple(facts[name])
-        return Entry(Stream(**facts, **arrays), warnings)
+        entry = Entry(Stream(**facts, **arrays), warnings)
     except (pa.ArrowInvalid, KeyError, TypeError, ValueError):
         path.unlink(missing_ok=True)
         return None
+    with suppress(OSError):  # a folder that is only read from
+        os.utime(path)
+    return entry
 
 
 def store(path: Path, stream: Stream, warnings: list[str]) -> str:
@@ -134,11 +140,28 @@ def store(path: Path, stream: Stream, warnings: list[str]) -> str:
         with pa.OSFile(beside, "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
             writer.write_batch(pa.record_batch(columns, schema=schema))
         os.replace(beside, path)
+        _trim(path)
     except OSError as error:
         if beside is not None:
             Path(beside).unlink(missing_ok=True)
         return f"the columns of {stream.topic} were not cached: {error}"
     return ""
+
+
+def _trim(newest: Path) -> None:
+    """Delete the files that were not used for longest until MAX_BYTES are left; maps of them stay valid."""
+    held = []
+    for file in newest.parent.glob("*.arrow"):
+        with suppress(OSError):  # another process deleted it
+            status = file.stat()
+            held.append((status.st_mtime_ns, status.st_size, file))
+    total = sum(size for _, size, _ in held)
+    for _, size, file in sorted(held):
+        if total <= MAX_BYTES:
+            return
+        if file != newest:
+            file.unlink(missing_ok=True)
+            total -= size
 
 
 def _sweep(folder: Path) -> None:
