@@ -32,7 +32,7 @@ class Tokens(NamedTuple):
 
     def to(self, device: torch.device | str) -> Tokens:
         """On another device."""
-        positions = Positions(*(None if field is None else field.to(device) for field in self.positions))
+        positions = Positions(*(f.to(device) if isinstance(f, Tensor) else f for f in self.positions))
         return Tokens(self.values.to(device), self.measured.to(device), self.observed.to(device), positions)
 
 
