@@ -13,6 +13,8 @@ from typing import Any
 import lz4.frame
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from mcap.writer import CompressionType, IndexType, Writer
 
 from robopos.errors import LogError
@@ -499,6 +501,35 @@ def test_a_message_of_an_undeclared_channel_is_told(tmp_path: Path) -> None:
     log = read_log(changed(path, lambda data: struct.pack_into("<H", data, at + 9, 77)), SPEC)
     assert len(log["t"]) == COUNT - 1
     assert any("1 messages name channel 77" in text for text in log.warnings)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    compression=st.sampled_from(list(CompressionType)),
+    chunked=st.booleans(),
+    damage=st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.binary(max_size=9), st.integers(0, 9)), min_size=1),
+)
+def test_random_damage_is_read_or_refused_by_name(
+    tmp_path: Path, compression: CompressionType, chunked: bool, damage: list[tuple[float, bytes, int]]
+) -> None:
+    """Bytes are replaced, inserted and cut out anywhere: nothing but a LogError that names the file comes out."""
+    path = make(tmp_path / "damaged.mcap", compression, count=30, use_chunking=chunked)
+    data = bytearray(path.read_bytes())
+    for place, put, cut in damage:
+        at = int(place * len(data))
+        data[at : at + cut] = put
+    path.write_bytes(data)
+    calls: list[Callable[[], Any]] = [
+        lambda: read_log(path, SPEC, cache=False),
+        lambda: read_log(path, SPEC, cache=False, on_damage="skip", clock="log"),
+        lambda: inspect_log(path),
+        lambda: list(iter_messages(path)),
+    ]
+    for call in calls:
+        try:
+            call()
+        except LogError as error:
+            assert str(path) in str(error)
 
 
 # --- files from elsewhere ---
