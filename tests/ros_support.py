@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import torch
+from rclpy.serialization import deserialize_message
+from trajectory_msgs.msg import JointTrajectory
 
-from robopos.logs import LogMessage, read_log, write_log
+from robopos.logs import LogMessage, iter_messages, read_log, schema_text, write_log
+from robopos.logs.schema import parse_schema
+from robopos.logs.serialize import serialize
 from robopos.model import Bundle, ModelSettings
 from robopos.model.defaults import fill_position_options
 from robopos.model.network import SequenceTransformer
@@ -19,6 +28,8 @@ from robopos.sequences import (
     log_streams,
     resolve_layout,
 )
+from robopos.serving import Engine, replay
+from robopos.serving.replay import PREFIX, TRAJECTORY, trajectories
 
 START_NS = 1_700_000_000_000_000_000
 
@@ -70,3 +81,70 @@ def make_bundle(
             # An untrained head predicts "no change"; with weights everywhere each input reaches the output.
             parameter.add_(0.2 * torch.randn_like(parameter))
     return Bundle(layout, settings, dataset.fit_normalization(), network).save(folder)
+
+
+def recordings(folder: Path) -> list[Path]:
+    """The files of a black box, oldest first."""
+    return sorted(folder.glob("*.mcap"))
+
+
+def published_in(path: Path) -> list[tuple[int, str, bytes]]:
+    """The predictions in a recording or a replay: inputs before it, topic, bytes."""
+    found, inputs = [], 0
+    for message in iter_messages(path):
+        if message.topic.startswith(PREFIX):
+            found.append((inputs, message.topic, message.data))
+        else:
+            inputs += 1
+    return found
+
+
+def assert_replay_is_what_was_published(bundle: Path, recording: Path, out: Path, *, settle: bool = False) -> int:
+    """Every prediction of a recording against a replay of it; returns how many there were.
+
+    With `settle`, by the command `robopos replay`, which predicts with full history alone; else by its function.
+    """
+    if settle:
+        command = [sys.executable, "-m", "robopos", "replay", str(bundle), str(recording), "-o", str(out)]
+        done = subprocess.run([*command, "--device", "cpu"], capture_output=True, text=True, check=False, timeout=120)
+        assert done.returncode == 0, done.stderr
+        replayed = {(inputs, topic): data for inputs, topic, data in published_in(out)}
+    else:
+        engine = Engine.load(bundle, device="cpu")
+        replayed, inputs = {}, 0
+        for step in replay(engine, recording, settle=False):
+            if step.message.topic.startswith(PREFIX):
+                continue
+            inputs += 1
+            for made in trajectories(engine, step.prediction, 0) if step.prediction is not None else ():
+                replayed[inputs, made.topic] = serialize(TYPE, made.message)
+    published = published_in(recording)
+    for inputs, topic, data in published:
+        again = replayed[inputs, topic]
+        assert stamp_and_names(data) == stamp_and_names(again)
+        np.testing.assert_allclose(positions(data), positions(again), rtol=0, atol=1e-5)
+    return len(published)
+
+
+TYPE = parse_schema(TRAJECTORY, schema_text(TRAJECTORY))
+
+
+def positions(data: bytes) -> np.ndarray:
+    """The positions of all points of a JointTrajectory, in order."""
+    return np.array([point.positions for point in deserialize_message(data, JointTrajectory).points])
+
+
+def stamp_and_names(data: bytes) -> tuple[int, list[str]]:
+    """What a JointTrajectory is about."""
+    message = deserialize_message(data, JointTrajectory)
+    return message.header.stamp.sec * 10**9 + message.header.stamp.nanosec, list(message.joint_names)
+
+
+def wait_for(condition: Callable[[], object], timeout_s: float = 20.0) -> bool:
+    """Whether it came true in time."""
+    end_s = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > end_s:
+            return False
+        time.sleep(0.005)
+    return True

@@ -169,6 +169,7 @@ def replay_to_log(
 ) -> ReplaySummary:
     """Write the log's messages (of the last ``last_s``) with the predictions beside them, as MCAP.
 
+    Predictions that stand in the log already, on the topics named below, are left out.
     Each stream that is predicted has a topic ``/predictor/prediction/<stream>`` of JointTrajectory: header.stamp is the
     reference time, joint_names the fields, time_from_start the horizons.
     """
@@ -185,6 +186,8 @@ def replay_to_log(
             if not started:
                 continue
             raw = step.message
+            if raw.topic.startswith(f"{PREFIX}/"):
+                continue  # a node's recording: the predictions made here take the place of those in it
             yield LogMessage(raw.topic, raw.type, raw.log_time_ns, raw.data, raw.publish_time_ns, raw.schema)
             if step.prediction is not None and step.token is not None:
                 summary.predictions += 1

@@ -174,6 +174,7 @@ class _File:
     def _add(self, channel: int, log_ns: int, data: bytes, publish_ns: int) -> None:
         self._writer.add_message(channel, log_ns, data, publish_ns, self._count)
         self._count += 1
+        self._stream.flush()
 
     def finish(self) -> None:
         self._writer.finish()
@@ -187,7 +188,7 @@ def _open_new(folder: Path) -> tuple[Path, BinaryIO]:
     while True:
         path = folder / f"{stamp}-{number:03d}.mcap"
         try:
-            return path, open(path, "xb", buffering=0)
+            return path, open(path, "xb")
         except FileExistsError:
             number += 1
 

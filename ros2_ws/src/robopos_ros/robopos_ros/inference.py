@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, Protocol
 
 from robopos.errors import RoboposError
-from robopos.sequences.admission import DROPPED
 from robopos.serving import Engine, Prediction
 from robopos_ros.black_box import BlackBox, Message, NewContext
 from robopos_ros.black_box import Published as Recorded
@@ -202,7 +201,7 @@ class Inference:
             publish_ns = message.arrival_ns if message.publish_ns is None else message.publish_ns
             self.black_box.put(Message(message.name, message.data, message.arrival_ns, publish_ns))
         try:
-            verdict = self._engine.push_raw(
+            self._engine.push_raw(
                 message.name, message.data, arrival_ns=message.arrival_ns, publish_ns=message.publish_ns
             )
         except RoboposError as error:
@@ -213,7 +212,7 @@ class Inference:
                 throttle_duration_sec=5.0,
             )
             return False
-        return verdict not in DROPPED
+        return self._engine.advanced
 
     def _predict(self) -> None:
         newest, self._fresh = self._fresh, None
