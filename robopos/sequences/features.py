@@ -50,6 +50,8 @@ def transform_rows(stream: InputStream, rows: Floats, time_ns: Ints, memory: Str
     if not len(rows):
         return Rows(rows, np.zeros((0, len(stream.feature_names))), memory)
     rows = np.where(np.isfinite(rows), rows, np.nan)
+    if stream.plain:
+        return Rows(rows, rows, StreamMemory(rows[-1], int(time_ns[-1]), rows[-1]))
     rows = continuous(stream.kinds, rows, None if memory is None else memory.quaternions)
     before = np.full_like(rows[:1], np.nan) if memory is None else memory.row[None]
     columns = []

@@ -41,6 +41,11 @@ class InputStream:
     interpolation: str
 
     @cached_property
+    def plain(self) -> bool:
+        """Whether the model sees the fields as they are: nothing before a row matters."""
+        return set(self.transforms) == {"value"} and set(self.kinds) == {LINEAR}
+
+    @cached_property
     def feature_names(self) -> tuple[str, ...]:
         """What the model sees of the stream: the fields, an angle's value as sine and cosine."""
         names: list[str] = []
