@@ -69,6 +69,17 @@ def test_frequencies_beyond_one_turn_a_tick_wrap() -> None:
         assert_close(encoding(ticks), slow)
 
 
+def test_fourier_is_a_network_over_scaled_waves() -> None:
+    encoding = FourierEncoding(5, features=4, min_period_s=0.5, max_period_s=2.0)
+    assert_close(encoding.frequency, torch.tensor([2.0, 0.5]))
+    seconds = torch.tensor([0.0, 0.125, 1.0])
+    angles = 2 * math.pi * seconds[:, None] * encoding.frequency
+    waves = torch.cat((angles.cos(), angles.sin()), dim=-1) / math.sqrt(4)
+    first, _, last = encoding.mlp
+    expected = last(torch.nn.functional.gelu(first(waves)))
+    assert_close(encoding(time_ns=(seconds * 1e9).long()), expected, atol=1e-5, rtol=0)
+
+
 def test_time2vec_is_a_line_and_waves() -> None:
     encoding = Time2VecEncoding(3, clock="time")
     with torch.no_grad():

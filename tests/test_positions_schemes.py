@@ -84,6 +84,15 @@ def test_combined_schemes_do_both() -> None:
     assert torch.equal(scheme.rotate(q, q, positions)[0], rotary.rotate(q, q, positions)[0])
 
 
+def test_two_encodings_are_added() -> None:
+    both = build_positions("index-sinusoidal+time-learned", dim=32)
+    x, positions = torch.randn(2, 6, 32), stamped(2, 6)
+    expected = (
+        x + both.parts["index-sinusoidal"](torch.arange(6)) + both.parts["time-learned"](time_ns=positions.elapsed_ns())
+    )
+    assert_close(both.add(x, positions), expected)
+
+
 def test_two_rotations_are_their_sum_and_two_biases_too() -> None:
     both = build_positions("index-rotary+time-rotary", dim=32, heads=4).double()
     positions, q = stamped(1, 6), torch.randn(1, 4, 6, 8, dtype=torch.float64)
