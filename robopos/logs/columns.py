@@ -40,8 +40,7 @@ class Columns:
     @classmethod
     def empty(cls, rows: int, columns: int) -> Columns:
         """Room for so many rows, not yet filled."""
-        # One block: large ones come in large pages, and are first touched at less cost.
-        stamp, log, publish, order = np.empty((4, rows), np.int64)
+        stamp, log, publish, order = (np.empty(rows, np.int64) for _ in range(4))
         return cls(np.empty((rows, columns)), stamp, log, publish, order, np.ones(rows, np.bool_))
 
 
