@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from robopos.training.module import SequenceModule
 
 MEMORY = ("auto", "device", "host")
-VALIDATION_WINDOWS = 2048
+VALIDATION_TOKENS = 2**17  # in the windows of one validation, so that it costs little beside an epoch
 VALIDATION_BATCH = 256
 
 
@@ -193,7 +193,8 @@ class SequenceData(LightningDataModule):
                 f"no run of the validation split is longer than the {module.settings.history} tokens of burn-in: "
                 "shorten the model's context, or raise split.validation"
             )
-        anchors = anchors[:: max(1, len(anchors) // VALIDATION_WINDOWS)]
+        most = max(VALIDATION_BATCH, VALIDATION_TOKENS // module.settings.window)
+        anchors = anchors[:: max(1, len(anchors) // most)]
         anchors = anchors[self.trainer.global_rank :: self.trainer.world_size]
         return AnchorBatches(columns, anchors, module.settings.window, VALIDATION_BATCH)
 
