@@ -1,155 +1,150 @@
-"""A study's cells as CSV, Markdown and a plot."""
+"""A study's report: index.html, report.md, cells.csv and the plots."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import platform
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-import pandas as pd
+import torch
 
 from robopos._version import __version__
-from robopos.comparison.study import Cell, Study
+from robopos.comparison import page, tables
+from robopos.comparison.cells import BUNDLE
+from robopos.comparison.learned import draw_positions
+from robopos.comparison.plots import PLOTS
+from robopos.comparison.results import Results
+from robopos.comparison.settings import RECORDED
+from robopos.comparison.theme import THEMES
+from robopos.comparison.words import summary
+from robopos.errors import RoboposError
+from robopos.model import Bundle
 
-CELLS, REPORT, PLOT = "cells.csv", "report.md", "comparison.png"
+PAGE, MARKDOWN, CELLS, PLOT_FOLDER = "index.html", "report.md", "cells.csv", "plots"
+TITLE = "Index or time"
+LEARNED = "What each scheme's positions are after training (first seed): learned tables, biases and periods, fixed periods."
+HOW_TO_READ = (
+    "Skill is 1 minus the squared error divided by that of holding the last value, averaged over targets and horizons: "
+    "1 is perfect, 0 no better than holding. In brackets: 95 % intervals, blocks of time by the bootstrap and seeds by "
+    "Student's t. All schemes are judged at the same anchors of a condition; targets are read off the undegraded log. "
+    f"Differences are paired, seed by seed and block by block; {tables.NONE_SHOWN} marks intervals that hold 0: no "
+    "difference shown."
+)
 
 
-def write_cells(folder: Path, cells: Sequence[Cell]) -> pd.DataFrame:
-    """All rows of all cells so far; written beside and renamed, so that a file is always whole."""
-    rows = [
-        row | {"parameters": cell.parameters, "train_s": round(cell.train_s, 3)} for cell in cells for row in cell.rows
+def write_report(out: Path, results: Results) -> Path:
+    """Write all files of the report whole; returns the page's path."""
+    out.mkdir(parents=True, exist_ok=True)
+    _replace(out / CELLS, results.figures.frame.to_csv(index=False).encode())
+    plots = draw_all(out, results)
+    for name, (looks, _) in plots.items():
+        (out / PLOT_FOLDER).mkdir(exist_ok=True)
+        _replace(out / PLOT_FOLDER / f"{name}.png", looks["light"])
+    words = summary(results.settings, results.figures, results.conditions, results.blocks)
+    _replace(out / MARKDOWN, _markdown(results, words, plots).encode())
+    _replace(out / PAGE, _html(results, words, plots).encode())
+    return out / PAGE
+
+
+Plots = dict[str, tuple[dict[str, bytes], str]]
+"""Looks and caption by name."""
+
+
+def draw_all(out: Path, results: Results) -> Plots:
+    """Every plot that there is something for, in both looks."""
+    if not results.done:
+        return {}
+    bundles = _bundles(out, results)
+    drawers = {name: (lambda theme, draw=draw: draw(results, theme), caption) for name, (draw, caption) in PLOTS.items()}
+    drawers["positions"] = (lambda theme: draw_positions(bundles, theme), LEARNED)
+    plots: Plots = {}
+    for name, (draw, caption) in drawers.items():
+        looks = {theme.name: theme.render(draw) for theme in THEMES}
+        drawn = {look: png for look, png in looks.items() if png is not None}
+        if len(drawn) == len(THEMES):
+            plots[name] = drawn, caption
+    return plots
+
+
+def _bundles(out: Path, results: Results) -> dict[str, Bundle]:
+    found = {}
+    for scheme in results.schemes:
+        cell = results.first(scheme)
+        try:
+            if cell is not None:
+                found[scheme] = Bundle.load(out / "cells" / cell.key.slug / BUNDLE)
+        except RoboposError:
+            continue  # taken away to save room: the figures do not need it
+    return found
+
+
+def _tables(results: Results) -> dict[str, tables.Table]:
+    """By id, in the order of the report; the first is the main table."""
+    found: dict[str, tables.Table | None] = {"main": tables.skill_table(results, results.regime)}
+    found["differences"] = tables.difference_table(results, results.regime)
+    for number, regime in enumerate(results.settings.regimes[1:]):
+        found[f"main-{number}"] = tables.skill_table(results, regime)
+        found[f"differences-{number}"] = tables.difference_table(results, regime)
+    found["costs"] = tables.cost_table(results)
+    found["errors"] = tables.error_table(results, RECORDED)
+    found["unit-differences"] = tables.unit_difference_table(results)
+    found["seeds"] = tables.seed_table(results)
+    return {name: table for name, table in found.items() if table is not None}
+
+
+def _facts(results: Results) -> dict[str, str]:
+    settings, facts = results.settings, results.facts
+    split = settings.split
+    return {
+        "command": results.command,
+        "logs": ", ".join(f"{name} (SHA-256 {digest})" for name, digest in facts["hashes"].items()),
+        "messages": ", ".join(f"{name} {count:,}" for name, count in facts["streams"].items()),
+        "split": f"time blocks: {split.validation:.0%} validation, {split.test:.0%} test at the end",
+        "seeds": ", ".join(map(str, settings.seeds)),
+        "budget": f"{settings.max_steps} steps of {settings.batch_size} windows of {settings.network.window} tokens "
+        f"each, in the same order; the same initial weights where shapes agree",
+        "network": f"{settings.network.size}, context {settings.network.context} tokens and "
+        + ("no band in s" if settings.network.context_s is None else f"{settings.network.context_s:g} s"),
+        "periods, slopes, tables": "by one rule, from the median interval between tokens "
+        f"({facts['interval_s']:.4g} s) and the context",
+        "intervals": f"{settings.resamples} resamples of blocks of {settings.block_s:g} s",
+        "versions": f"robopos {__version__}, torch {torch.__version__}, Python {platform.python_version()}, "
+        f"{platform.machine()}",
+    }
+
+
+def _markdown(results: Results, words: str, plots: Plots) -> str:
+    parts = [f"# {TITLE}", words]
+    named = _tables(results)
+    parts += [tables.markdown(named.pop("main")), HOW_TO_READ]
+    parts += [f"- {line}" for line in tables.notes(results)]
+    parts += [f"## {table.title}\n\n{tables.markdown(table)}" for table in named.values()]
+    parts += [f"![{caption}]({PLOT_FOLDER}/{name}.png)\n\n{caption}" for name, (_, caption) in plots.items()]
+    parts += ["## How it was made", "\n".join(f"- {name}: {value}" for name, value in _facts(results).items())]
+    return "\n\n".join(parts) + "\n"
+
+
+def _html(results: Results, words: str, plots: Plots) -> str:
+    shown = {name: page.table_html(table, name) for name, table in _tables(results).items()}
+    drawn = {name: page.plot_html(looks, caption) for name, (looks, caption) in plots.items()}
+    skills = "".join(content for name, content in shown.items() if name.startswith(("main", "differences")))
+    remarks = page.note_html(tables.notes(results))
+    sections = [
+        ("Skill under each condition", page.text_html(HOW_TO_READ) + remarks + skills + drawn.pop("forest", "")),
+        ("Rates and losses", drawn.pop("rate_shift", "") + drawn.pop("error_over_drops", "")),
+        (
+            "Error in units",
+            drawn.pop("error_over_horizon", "") + shown["errors"] + shown.get("unit-differences", ""),
+        ),
+        ("Costs", shown["costs"]),
+        ("Traces", drawn.pop("traces", "")),
+        ("Positions and attention", "".join(drawn.values())),
+        ("Seeds", shown["seeds"]),
     ]
-    frame = pd.DataFrame(rows)
-    folder.mkdir(parents=True, exist_ok=True)
-    beside = folder / f".{CELLS}"
-    frame.to_csv(beside, index=False)
-    os.replace(beside, folder / CELLS)
-    return frame
+    return page.page(TITLE, words, [(heading, content) for heading, content in sections if content], _facts(results))
 
 
-def summarize(frame: pd.DataFrame) -> pd.DataFrame:
-    """One row a scheme and condition: mean and spread over seeds of the skill against holding the last value.
-
-    A seed's skill is the mean over targets and horizons. ``spread`` is the standard deviation over seeds (ddof 1).
-    """
-    by_seed = frame.groupby(["scheme", "condition", "seed"], sort=False)["skill_hold_last"].mean()
-    grouped = by_seed.groupby(["scheme", "condition"], sort=False)
-    table = grouped.agg(["mean", "std", "count"]).rename(columns={"std": "spread", "count": "seeds"}).reset_index()
-    return table.fillna({"spread": 0.0})
-
-
-def write_report(folder: Path, study: Study, cells: Sequence[Cell]) -> Path:
-    """Write the Markdown report and its plot beside the CSV; returns the report's path."""
-    frame = write_cells(folder, cells)
-    draw(frame, folder / PLOT)
-    path = folder / REPORT
-    path.write_text(_markdown(study, frame))
-    return path
-
-
-def markdown_table(frame: pd.DataFrame) -> str:
-    """Schemes down, conditions across: mean ± spread of skill over seeds; then parameters and training time."""
-    table = summarize(frame)
-    conditions = list(dict.fromkeys(frame["condition"]))
-    lines = [
-        f"| scheme | {' | '.join(conditions)} | parameters | training (s) |",
-        "|---|" + "---:|" * (len(conditions) + 2),
-    ]
-    for scheme in dict.fromkeys(frame["scheme"]):
-        row = table[table["scheme"] == scheme].set_index("condition")
-        shown = [f"{row.loc[c, 'mean']:.3f} ± {row.loc[c, 'spread']:.3f}" for c in conditions]
-        own = frame[frame["scheme"] == scheme]
-        cost = f"{own['parameters'].iloc[0]:,} | {own.groupby('seed')['train_s'].first().mean():.1f}"
-        lines.append(f"| {scheme} | {' | '.join(shown)} | {cost} |")
-    rival = frame.drop_duplicates(["condition", "target", "horizon_s"])
-    squares = (rival["rmse_constant_velocity"] / rival["rmse_hold_last"]) ** 2
-    moved = (1 - squares).groupby(rival["condition"], sort=False).mean()
-    lines.append(f"| *constant velocity* | {' | '.join(f'{moved[c]:.3f}' for c in conditions)} | 0 | |")
-    return "\n".join(lines)
-
-
-def _markdown(study: Study, frame: pd.DataFrame) -> str:
-    settings = study.settings
-    lines = [
-        "# Index or time",
-        "",
-        f"{len(settings.schemes)} schemes x {len(settings.seeds)} seeds, {settings.max_steps} steps of "
-        f"{settings.batch_size} windows each, on {', '.join(Path(p).name for p in settings.logs)}; "
-        f"{len(study.conditions[0].anchors)} test anchors, the same for every scheme and condition. "
-        f"Written by robopos {__version__}.",
-        "",
-        "Skill is 1 − MSE / MSE of holding the last value, averaged over targets and horizons "
-        "(1 is perfect, 0 is no better); mean ± standard deviation over seeds.",
-        "",
-        markdown_table(frame),
-        "",
-        f"![skill by scheme and condition]({PLOT})",
-        "",
-        "## Error by target and horizon",
-        "",
-    ]
-    lines += _errors(study, frame)
-    lines += ["", _caution(frame, settings.seeds), ""]
-    return "\n".join(lines)
-
-
-def _errors(study: Study, frame: pd.DataFrame) -> list[str]:
-    lines: list[str] = []
-    for condition in dict.fromkeys(frame["condition"]):
-        part = frame[frame["condition"] == condition]
-        schemes = list(dict.fromkeys(part["scheme"]))
-        lines += [
-            f"RMSE, {condition}, mean over seeds:",
-            "",
-            f"| target | horizon (s) | anchors | {' | '.join(schemes)} | hold last | constant velocity |",
-            "|---|---:|---:|" + "---:|" * (len(schemes) + 2),
-        ]
-        for (target, horizon_s), rows in part.groupby(["target", "horizon_s"], sort=False):
-            means = rows.groupby("scheme", sort=False)["rmse"].mean()
-            values = [means[s] for s in schemes]
-            first = rows.iloc[0]
-            values += [first["rmse_hold_last"], first["rmse_constant_velocity"]]
-            unit = f" ({first['unit']})" if first["unit"] else ""
-            shown = " | ".join(f"{v:.4g}" for v in values)
-            lines.append(f"| {target}{unit} | {horizon_s:g} | {first['count']} | {shown} |")
-        lines.append("")
-    return lines
-
-
-def _caution(frame: pd.DataFrame, seeds: Sequence[int]) -> str:
-    spread = summarize(frame)["spread"].max()
-    return (
-        f"With {len(seeds)} seeds the spread is a rough guess: differences below about {2 * spread:.3f} "
-        "(twice the largest spread) show nothing."
-    )
-
-
-def draw(frame: pd.DataFrame, path: Path) -> None:
-    """Skill by scheme, a panel a condition; a dot a seed, a bar their mean."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    conditions, schemes = list(dict.fromkeys(frame["condition"])), list(dict.fromkeys(frame["scheme"]))
-    by_seed = frame.groupby(["scheme", "condition", "seed"], sort=False)["skill_hold_last"].mean()
-    figure, axes = plt.subplots(
-        1, len(conditions), figsize=(1.2 + 3.6 * len(conditions), 0.9 + 0.45 * len(schemes)), sharey=True, squeeze=False
-    )
-    rows = np.arange(len(schemes))
-    for axis, condition in zip(axes[0], conditions, strict=True):
-        for row, scheme in zip(rows, schemes, strict=True):
-            values: Any = by_seed[scheme, condition].to_numpy()
-            axis.barh(row, values.mean(), color="#4C78A8" if scheme.startswith("time") else "#9AA5B1", height=0.6)
-            axis.plot(values, np.full(len(values), row), "o", color="black", markersize=3.5)
-        axis.set_title(condition, fontsize=10)
-        axis.set_xlabel("skill against hold last")
-        axis.axvline(0, color="black", linewidth=0.8)
-        axis.grid(axis="x", alpha=0.3)
-    axes[0][0].set_yticks(rows, schemes)
-    axes[0][0].invert_yaxis()
-    figure.tight_layout()
-    figure.savefig(path, dpi=130)
-    plt.close(figure)
+def _replace(path: Path, content: bytes) -> None:
+    beside = path.with_name(f".{path.name}")
+    beside.write_bytes(content)
+    os.replace(beside, path)

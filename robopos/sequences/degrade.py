@@ -49,15 +49,39 @@ def drop_bursts(log: Log, burst_s: float, every_s: float, generator: np.random.G
     return keep(log, outside)
 
 
-def thin(log: Log, every: int, first: int = 0) -> Log:
-    """Each stream at a fraction of its rate: one message of ``every``."""
-    return keep(log, lambda stream: np.arange(len(stream)) % every == first % every)
+def thin(log: Log, every: int, first: int = 0, only: str | None = None) -> Log:
+    """Each stream at a fraction of its rate: one message of ``every``; ``only`` names the one stream to thin."""
+
+    def chosen(stream: Stream) -> NDArray[np.bool_]:
+        return (np.arange(len(stream)) % every == first % every) | (only not in (None, stream.name))
+
+    return keep(log, chosen)
+
+
+def silence(log: Log, only: str) -> Log:
+    """One stream without messages."""
+    return keep(log, lambda stream: np.full(len(stream), stream.name != only))
 
 
 def jitter_stamps(log: Log, std_s: float, generator: np.random.Generator) -> Log:
     """Stamps moved by normal noise of ``std_s`` seconds; what arrived when stays."""
     streams = {
         name: replace(stream, time_ns=stream.time_ns + _round(generator.normal(0.0, std_s * 1e9, len(stream))))
+        for name, stream in log.items()
+    }
+    return Log(streams, log.paths, log.warnings)
+
+
+def offset_stamps(log: Log, offset_s: float, only: str) -> Log:
+    """One stream's stamps moved by ``offset_s``, as of a clock that runs apart; what arrived when stays."""
+    moved = replace(log[only], time_ns=log[only].time_ns + round(offset_s * 1e9))
+    return Log({name: moved if name == only else stream for name, stream in log.items()}, log.paths, log.warnings)
+
+
+def move_epoch(log: Log, shift_ns: int) -> Log:
+    """Every stamp and every arrival moved alike: the same run on another date."""
+    streams = {
+        name: replace(stream, time_ns=stream.time_ns + shift_ns, arrival_ns=stream.arrival_ns + shift_ns)
         for name, stream in log.items()
     }
     return Log(streams, log.paths, log.warnings)

@@ -1,0 +1,76 @@
+"""Where attention looks, over elapsed time, for any scheme: the weights are read off by attending to unit vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from robopos.model import Bundle
+from robopos.positions.plan import Plan
+from robopos.sequences import TokenColumns
+from robopos.sequences.arrays import Floats, Ints
+
+WINDOWS = 32
+
+
+class Recorder:
+    """A plan that also keeps the weights of each attention, (B, heads, N, N)."""
+
+    def __init__(self, plan: Plan, kept: list[Tensor]) -> None:
+        self._plan, self._kept = plan, kept
+
+    def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        return self._plan.rotate(q, k)
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        count, width = v.shape[-2:]
+        # Unit vectors as values: what comes out is the weight of each key. As many at a time as a head is wide.
+        units = torch.eye(count, -(-count // width) * width, dtype=v.dtype, device=v.device)
+        parts = [self._plan.attend(q, k, part.expand_as(v)) for part in units.split(width, dim=-1)]
+        self._kept.append(torch.cat(parts, dim=-1)[..., :count])
+        return self._plan.attend(q, k, v)
+
+
+@contextmanager
+def recorded(blocks: nn.ModuleList) -> Iterator[list[Tensor]]:
+    """Inside, every forward of these blocks puts its attention weights into the list, block by block."""
+    kept: list[Tensor] = []
+
+    def wrap(_: nn.Module, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+        x, plan = arguments
+        return x, Recorder(plan, kept)
+
+    handles = [block.register_forward_pre_hook(wrap) for block in blocks]
+    try:
+        yield kept
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@torch.no_grad()
+def attention_over_time(bundle: Bundle, columns: TokenColumns, anchors: Ints, edges_s: Floats) -> Floats:
+    """(L, len(edges_s) - 1): the share of its attention that a window's last token pays to tokens of each age.
+
+    Means over windows that end with anchors, and over heads. Older tokens than the last edge count with the last bin,
+    newer ones (late messages) with the first.
+    """
+    picked = anchors[:: max(1, len(anchors) // WINDOWS)][:WINDOWS]
+    ends = torch.from_numpy(picked).to(columns.device)
+    tokens, _ = columns.windows(ends, bundle.settings.window)
+    with recorded(bundle.network.blocks) as kept:
+        bundle.network.encode(tokens)
+    time_ns, valid = tokens.positions.time_ns, tokens.positions.valid
+    assert time_ns is not None and valid is not None
+    age_s = ((time_ns[:, -1:] - time_ns).double() / 1e9).cpu().numpy()  # (B, N)
+    number = np.clip(np.searchsorted(edges_s, age_s, side="right") - 1, 0, len(edges_s) - 2)
+    shares = np.zeros((len(kept), len(edges_s) - 1))
+    for layer, weights in enumerate(kept):
+        last = (weights[:, :, -1].mean(1) * valid).double().cpu().numpy()  # (B, N)
+        np.add.at(shares[layer], number.ravel(), last.ravel())
+    return shares / len(picked)

@@ -1,0 +1,118 @@
+"""What one training of the grid leaves on disk, and how it is read back."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robopos._version import __version__
+from robopos.comparison.settings import CellKey, StudySettings
+from robopos.sequences.arrays import Floats, Ints
+
+CELL, FIGURES, BUNDLE = "cell.json", "figures.npz", "bundle"
+DONE, FAILED = "done", "failed"
+# What changes the report alone, and the lists from which a cell takes one entry.
+NOT_OF_A_CELL = ("schemes", "regimes", "seeds", "resamples", "reference", "clock_measured", "logs")
+
+
+class Sums(NamedTuple):
+    """Squared errors under one condition, summed in blocks of time; K columns: a horizon and a target each.
+
+    ``block`` (B,); ``model``, ``hold``, ``move`` (constant velocity) and ``count`` (B, K).
+    """
+
+    block: Ints
+    model: Floats
+    hold: Floats
+    move: Floats
+    count: Floats
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One training and its figures.
+
+    ``sums`` by condition; ``skipped`` says why a condition has none; ``costs`` and ``pictures`` (arrays for the plots)
+    by name; ``error`` is that of a failed cell.
+    """
+
+    key: CellKey
+    costs: Mapping[str, Any] = field(default_factory=dict)
+    sums: Mapping[str, Sums] = field(default_factory=dict)
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    pictures: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    seconds: float = 0.0
+    error: str | None = None
+
+
+def fingerprint(settings: StudySettings, key: CellKey, hashes: Mapping[str, str]) -> str:
+    """A hash of all that a cell depends on: a cell made under another one is made again."""
+    plain = {name: value for name, value in asdict(settings).items() if name not in NOT_OF_A_CELL}
+    plain |= {"scheme": asdict(settings.variant(key.scheme)), "regime": key.regime, "seed": key.seed}
+    plain |= {"logs": list(hashes.values()), "version": __version__}
+    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
+
+
+def keep_cell(out: Path, cell: Cell, print_of: str, save_bundle: Callable[[Path], object] | None = None) -> Path:
+    """Write a cell's folder whole, beside, and rename it; an older one is replaced."""
+    cells = out / "cells"
+    cells.mkdir(parents=True, exist_ok=True)
+    beside = Path(tempfile.mkdtemp(prefix=".", dir=cells))
+    try:
+        if save_bundle is not None:
+            save_bundle(beside / BUNDLE)
+        arrays: dict[str, Any] = {f"picture/{name}": array for name, array in cell.pictures.items()}
+        for number, sums in enumerate(cell.sums.values()):
+            arrays |= {f"{number}/{name}": array for name, array in sums._asdict().items()}
+        if arrays:
+            np.savez_compressed(beside / FIGURES, **arrays)
+        described = {
+            "status": DONE if cell.error is None else FAILED,
+            **cell.key._asdict(),
+            "fingerprint": print_of,
+            "seconds": round(cell.seconds, 3),
+            "costs": dict(cell.costs),
+            "conditions": list(cell.sums),
+            "skipped": dict(cell.skipped),
+            "error": cell.error,
+        }
+        (beside / CELL).write_text(json.dumps(described, indent=1) + "\n")
+        beside.chmod(0o755)
+        target = cells / cell.key.slug
+        shutil.rmtree(target, ignore_errors=True)
+        os.rename(beside, target)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+    return target
+
+
+def load_cell(out: Path, key: CellKey, print_of: str) -> Cell | None:
+    """A cell that was made under these settings, failed ones too; ``None`` where there is none."""
+    folder = out / "cells" / key.slug
+    try:
+        described = json.loads((folder / CELL).read_text())
+        if described["fingerprint"] != print_of:
+            return None
+        seconds = float(described["seconds"])
+        if described["status"] != DONE:
+            return Cell(key, seconds=seconds, error=str(described["error"]))
+        with np.load(folder / FIGURES, allow_pickle=False) as arrays:
+            sums = {
+                name: Sums(*(arrays[f"{number}/{column}"] for column in Sums._fields))
+                for number, name in enumerate(described["conditions"])
+            }
+            pictures = {n.removeprefix("picture/"): arrays[n] for n in arrays.files if n.startswith("picture/")}
+        return Cell(key, described["costs"], sums, described["skipped"], pictures, seconds)
+    except (OSError, ValueError, KeyError):
+        # Not there, or broken by hand: made again.
+        return None

@@ -1,0 +1,149 @@
+"""What the figures show and what they do not, in words that are computed from them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from robopos.comparison.settings import HALF_RATE, RECORDED, SchemeSettings, StudySettings
+from robopos.comparison.statistics import Interval
+from robopos.comparison.table import Figures
+
+FEW = 3  # conditions that are named; more are counted
+
+
+def number(value: float, digits: int = 3, plus: bool = False) -> str:
+    """A figure as the report prints it."""
+    if value != value:
+        return "-"
+    return format(value, f"{'+' if plus else ''}.{digits}f").replace("-", "\u2212")
+
+
+def with_interval(value: Interval, digits: int = 3, plus: bool = False) -> str:
+    """A figure with its interval, if there is one."""
+    shown = number(value.value, digits, plus)
+    if value.low != value.low:
+        return shown
+    return f"{shown} [{number(value.low, digits, plus)}, {number(value.high, digits, plus)}]"
+
+
+def clock_pairs(schemes: Sequence[SchemeSettings]) -> list[tuple[str, str]]:
+    """(on time, on the index): schemes that differ in their clock alone."""
+    found = []
+    for ours in schemes:
+        for theirs in schemes:
+            same = (ours.gap_feature, ours.context_s) == (theirs.gap_feature, theirs.context_s)
+            kinds = ours.positions.replace("time-", ""), theirs.positions.replace("index-", "")
+            on_both = ours.positions.startswith("time-") and theirs.positions.startswith("index-")
+            if same and on_both and kinds[0] == kinds[1]:
+                found.append((ours.name, theirs.name))
+    return found
+
+
+def gap_rivals(schemes: Sequence[SchemeSettings]) -> list[tuple[str, str]]:
+    """(on time, on the index with the gap as an input): schemes of one kind."""
+    rivals = [s for s in schemes if s.gap_feature and s.positions.startswith("index-")]
+    ours = [s for s in schemes if s.positions.startswith("time-") and not s.gap_feature]
+    return [
+        (a.name, b.name)
+        for b in rivals
+        for a in ours
+        if a.positions.replace("time-", "") == b.positions.replace("index-", "")
+    ]
+
+
+def comparison(
+    figures: Figures, conditions: Sequence[str], regime: str, scheme: str, against: str
+) -> tuple[list[str], list[str], list[str]]:
+    """The conditions under which a scheme is shown better, shown worse, and neither."""
+    better, worse, neither = [], [], []
+    for condition in conditions:
+        apart = figures.get("skill difference", scheme, regime, condition, against=against)
+        if apart is not None:
+            target = neither if not apart.shown else better if apart.value > 0 else worse
+            target.append(condition)
+    return better, worse, neither
+
+
+def summary(settings: StudySettings, figures: Figures, conditions: Sequence[str], blocks: int) -> str:
+    """The first paragraph."""
+    regime = settings.regimes[0]
+    schemes = [s for s in settings.variants if figures.get("skill", s.name, regime, RECORDED)]
+    if not schemes:
+        return "No cell is done: nothing is shown."
+    sentences = _ranking(settings, figures, schemes, regime)
+    for title, pairs in (
+        ("The same scheme on two clocks", clock_pairs(schemes)),
+        ("Against the index with the gap between messages as an input", gap_rivals(schemes)),
+    ):
+        told = [_pair(figures, conditions, regime, *pair) for pair in pairs]
+        sentences += [f"{title}: " + "; ".join(told) + "."] if told else []
+    if HALF_RATE in settings.regimes and HALF_RATE != regime:
+        told = [
+            f"{ours} against {theirs} {_verdict(apart)}"
+            for ours, theirs in clock_pairs(schemes) + gap_rivals(schemes)
+            if (apart := figures.get("skill difference", ours, HALF_RATE, RECORDED, against=theirs))
+        ]
+        if told:
+            sentences.append("Trained at half the rate and judged at the full one: " + "; ".join(told) + ".")
+    return " ".join(sentences + _limits(settings, figures, blocks))
+
+
+def _ranking(
+    settings: StudySettings, figures: Figures, schemes: Sequence[SchemeSettings], regime: str
+) -> list[str]:
+    skills = {s.name: figures.get("skill", s.name, regime, RECORDED) for s in schemes}
+    known = {name: value for name, value in skills.items() if value is not None}
+    best = max(known, key=lambda name: known[name].value)
+    sentences = [f"On the log as recorded, the largest mean skill has {best}: {with_interval(known[best])}."]
+    reference = settings.reference_name
+    if reference not in known or len(known) == 1:
+        return sentences
+    groups: dict[str, list[str]] = {"better": [], "worse": [], "no difference shown": []}
+    for name in known:
+        apart = figures.get("skill difference", name, regime, RECORDED, against=reference)
+        if apart is not None:
+            word = "no difference shown" if not apart.shown else "better" if apart.value > 0 else "worse"
+            groups[word].append(f"{name} ({with_interval(apart, plus=True)})")
+    told = [f"{word}: {', '.join(names)}" for word, names in groups.items() if names]
+    return [*sentences, f"Against {reference}, seed by seed: {'; '.join(told)}."]
+
+
+def _pair(figures: Figures, conditions: Sequence[str], regime: str, ours: str, theirs: str) -> str:
+    better, worse, neither = comparison(figures, conditions, regime, ours, theirs)
+    told = [f"better under {', '.join(better)}"] if better else []
+    told += [f"worse under {', '.join(worse)}"] if worse else []
+    if neither:
+        rest = ", ".join(neither) if len(neither) <= FEW else f"the other {len(neither)} conditions"
+        told.append(f"no difference shown under {rest if better or worse else 'any condition'}")
+    return f"{ours} against {theirs} is " + ", ".join(told) if told else f"{ours} against {theirs} has no figures"
+
+
+def _verdict(apart: Interval) -> str:
+    word = "shows no difference" if not apart.shown else "is better" if apart.value > 0 else "is worse"
+    return f"{word} ({with_interval(apart, plus=True)})"
+
+
+def _limits(settings: StudySettings, figures: Figures, blocks: int) -> list[str]:
+    seeds = len(settings.seeds)
+    frame = figures.frame
+    intervals = frame[(frame["quantity"] == "skill difference") & frame["low"].notna()]
+    limits = [
+        f"What this does not show: other robots, other logs than {'this one' if len(settings.logs) == 1 else 'these'}, "
+        f"other budgets than {settings.max_steps} steps, or larger networks; the test split has {blocks} blocks of "
+        f"{settings.block_s:g} s, and conditions made on a computer are no real faults."
+    ]
+    if seeds == 1:
+        limits.append("One seed: how much trainings differ is unknown and not in the intervals.")
+    elif seeds == 2:
+        limits.append("Two seeds say little about how much trainings differ, so the intervals are wide.")
+    if len(intervals):
+        # Each pair stands there in both directions.
+        limits.append(
+            f"Of the {len(intervals) // 2} differences of skill in cells.csv about one interval in twenty leaves out 0 "
+            "by chance: a single one proves nothing."
+        )
+    if not settings.clock_measured:
+        limits.insert(
+            0, "The stamps of this log were not measured by a clock, so nothing here speaks for or against time."
+        )
+    return limits
