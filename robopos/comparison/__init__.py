@@ -1,1 +1,8 @@
 """The study of positions by index against positions by time."""
+
+from robopos.comparison.report import write_report
+from robopos.comparison.results import Results
+from robopos.comparison.settings import CellKey, SchemeSettings, StudySettings
+from robopos.comparison.study import Study
+
+__all__ = ["CellKey", "Results", "SchemeSettings", "Study", "StudySettings", "write_report"]

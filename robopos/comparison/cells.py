@@ -63,37 +63,46 @@ def fingerprint(settings: StudySettings, key: CellKey, hashes: Mapping[str, str]
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
 
-def keep_cell(out: Path, cell: Cell, print_of: str, save_bundle: Callable[[Path], object] | None = None) -> Path:
-    """Write a cell's folder whole, beside, and rename it; an older one is replaced."""
+def keep_folder(out: Path, key: CellKey, fill: Callable[[Path], object]) -> Path:
+    """Make a cell's folder whole, beside, and rename it; an older one is replaced."""
     cells = out / "cells"
     cells.mkdir(parents=True, exist_ok=True)
     beside = Path(tempfile.mkdtemp(prefix=".", dir=cells))
     try:
-        if save_bundle is not None:
-            save_bundle(beside / BUNDLE)
-        arrays: dict[str, Any] = {f"picture/{name}": array for name, array in cell.pictures.items()}
-        for number, sums in enumerate(cell.sums.values()):
-            arrays |= {f"{number}/{name}": array for name, array in sums._asdict().items()}
-        if arrays:
-            np.savez_compressed(beside / FIGURES, **arrays)
-        described = {
-            "status": DONE if cell.error is None else FAILED,
-            **cell.key._asdict(),
-            "fingerprint": print_of,
-            "seconds": round(cell.seconds, 3),
-            "costs": dict(cell.costs),
-            "conditions": list(cell.sums),
-            "skipped": dict(cell.skipped),
-            "error": cell.error,
-        }
-        (beside / CELL).write_text(json.dumps(described, indent=1) + "\n")
+        fill(beside)
         beside.chmod(0o755)
-        target = cells / cell.key.slug
+        target = cells / key.slug
         shutil.rmtree(target, ignore_errors=True)
         os.rename(beside, target)
     finally:
         shutil.rmtree(beside, ignore_errors=True)
     return target
+
+
+def keep_cell(out: Path, cell: Cell, print_of: str, save_bundle: Callable[[Path], object] | None = None) -> Path:
+    """Write a cell: its description, its figures, and its bundle where it has one."""
+    arrays: dict[str, Any] = {f"picture/{name}": array for name, array in cell.pictures.items()}
+    for number, sums in enumerate(cell.sums.values()):
+        arrays |= {f"{number}/{name}": array for name, array in sums._asdict().items()}
+    described = {
+        "status": DONE if cell.error is None else FAILED,
+        **cell.key._asdict(),
+        "fingerprint": print_of,
+        "seconds": round(cell.seconds, 3),
+        "costs": dict(cell.costs),
+        "conditions": list(cell.sums),
+        "skipped": dict(cell.skipped),
+        "error": cell.error,
+    }
+
+    def fill(folder: Path) -> None:
+        if save_bundle is not None:
+            save_bundle(folder / BUNDLE)
+        if arrays:
+            np.savez_compressed(folder / FIGURES, **arrays)
+        (folder / CELL).write_text(json.dumps(described, indent=1) + "\n")
+
+    return keep_folder(out, cell.key, fill)
 
 
 def load_cell(out: Path, key: CellKey, print_of: str) -> Cell | None:

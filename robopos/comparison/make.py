@@ -33,9 +33,7 @@ BINS = 24  # of the picture of attention
 
 def work_of(data: StudyData) -> int:
     """Units of work of one cell: training steps, and what judging takes beside them, about."""
-    settings = data.settings
-    searched = settings.search.steps * len(settings.search.trials) if len(settings.search.trials) > 1 else 0
-    return searched + settings.max_steps + _judging(data) * len(data.conditions)
+    return _steps(data) + _judging(data) * len(data.conditions)
 
 
 def make_cell(data: StudyData, key: CellKey, out: Path, tell: Tell = lambda done: None) -> Cell:
@@ -55,6 +53,17 @@ def make_cell(data: StudyData, key: CellKey, out: Path, tell: Tell = lambda done
     cell = replace(cell, seconds=time.perf_counter() - started)
     keep_cell(out, cell, print_of, bundle.save)
     return cell
+
+
+def probe_seconds(data: StudyData, key: CellKey, steps: int = 10) -> float:
+    """About how long a cell will take on this machine: a few steps and one condition are made and scaled up."""
+    gap = data.gap(data.settings.variant(key.scheme))
+    training, copies = data.training(key.regime, gap)
+    view = data.view(data.conditions[0], gap)
+    bundle, step_ms = _train(data, key, training, copies, steps, 1.0, 1.0, lambda done: None)
+    started = time.perf_counter()
+    judge(bundle, view)
+    return (time.perf_counter() - started) * len(data.conditions) + _steps(data) * step_ms / 1e3
 
 
 def _made(data: StudyData, key: CellKey, tell: Tell) -> tuple[Bundle, Cell]:
@@ -81,6 +90,12 @@ def _made(data: StudyData, key: CellKey, tell: Tell) -> tuple[Bundle, Cell]:
     pictures = _pictures(data, bundle, recorded, gap)
     bundle.network.cpu()
     return bundle, Cell(key, costs, sums, skipped, pictures)
+
+
+def _steps(data: StudyData) -> int:
+    settings = data.settings
+    searched = settings.search.steps * len(settings.search.trials) if len(settings.search.trials) > 1 else 0
+    return searched + settings.max_steps
 
 
 def _judging(data: StudyData) -> int:

@@ -1,117 +1,102 @@
-"""Train each scheme with each seed under one budget; judge all on the same anchors."""
+"""A comparison: its grid, what of it is made, and the making of the rest."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
-import numpy as np
+from robopos.comparison.cells import Cell, fingerprint, load_cell
+from robopos.comparison.cluster import run_ray
+from robopos.comparison.data import StudyData
+from robopos.comparison.local import Tell, default_workers, run_here, run_processes
+from robopos.comparison.make import probe_seconds, work_of
+from robopos.comparison.results import Results
+from robopos.comparison.settings import CellKey, StudySettings
+from robopos.errors import ConfigError
 
-from robopos.comparison.conditions import AS_RECORDED, drop_name, dropped
-from robopos.comparison.settings import StudySettings
-from robopos.errors import SequenceError
-from robopos.logs import read_log
-from robopos.model import Bundle
-from robopos.positions import build_positions
-from robopos.sequences import SequenceDataset, TokenColumns, log_streams, resolve_layout
-from robopos.sequences.tokens import Ints
-from robopos.training import predict, score
-from robopos.training.data import SequenceData
-from robopos.training.fit import StepProgress, fit
-from robopos.training.module import SequenceModule
-
-DROP_SEED = 20_000  # of the messages dropped at test time: the same for every scheme and training seed
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One trained network's scores: rows of ``robopos.training.score`` with scheme, seed and condition."""
-
-    scheme: str
-    seed: int
-    parameters: int
-    train_s: float
-    rows: list[dict[str, Any]]
-
-
-@dataclass(frozen=True)
-class Condition:
-    """The data as one condition shows it, and the anchors at which all are judged."""
-
-    name: str
-    dataset: SequenceDataset
-    anchors: Ints
+ADDED = "added_seeds.json"
 
 
 class Study:
-    """A comparison; ``run`` yields its cells as they are done.
+    """A comparison in an output folder.
+
+    Args:
+        settings: what to compare.
+        out: the folder of cells and report.
+        add_seed: one seed more than the settings name; the folder remembers it for later calls.
 
     Raises:
         RoboposError: a wrong scheme, log or setting, before any training.
     """
 
-    def __init__(self, settings: StudySettings) -> None:
-        self.settings = settings
-        for scheme in settings.schemes:
-            build_positions(scheme, dim=64, heads=4)  # an unknown name is an error now, not after an hour
-        logs = [read_log(p, log_streams(settings.sequence), clock=settings.sequence.clock) for p in settings.logs]
-        layout = resolve_layout(settings.sequence, logs[0])
-        self.dataset = SequenceDataset.build(logs, layout, settings.split)
-        self.conditions = self._conditions(
-            {drop_name(share): dropped(logs, share, DROP_SEED) for share in settings.drops}
-        )
+    def __init__(self, settings: StudySettings, out: str | Path, add_seed: int | None = None) -> None:
+        self.out = Path(out)
+        seeds = list(dict.fromkeys([*settings.seeds, *self._added()]))
+        if add_seed is not None and add_seed not in seeds:
+            seeds.append(add_seed)
+        self.settings = replace(settings, seeds=seeds)
+        self.data = StudyData(self.settings)
+        self._named = settings.seeds
 
-    def _conditions(self, degraded: dict[str, list[Any]]) -> list[Condition]:
-        normalization = self.dataset.fit_normalization()
-        datasets = {AS_RECORDED: self.dataset} | {n: self.dataset.degraded(logs) for n, logs in degraded.items()}
-        places, common = {}, None
-        for name, dataset in datasets.items():
-            columns = TokenColumns(dataset.table, normalization, dataset.of_split("test"))
-            anchors = columns.anchors(self.settings.network.history)
-            places[name] = self.dataset.locate(dataset.table)
-            # The same messages under every condition: those that survive all of them, with enough history in each.
-            here = places[name][anchors]
-            common = here if common is None else np.intersect1d(common, here)
-        if common is None or not len(common):
-            raise SequenceError(
-                f"no test anchor has {self.settings.network.history} tokens before it under every condition: "
-                "shorten network.context, or raise split.test"
-            )
-        common = common[:: max(1, len(common) // self.settings.max_anchors)]
-        return [Condition(name, dataset, np.searchsorted(places[name], common)) for name, dataset in datasets.items()]
+    def _added(self) -> list[int]:
+        try:
+            return [int(seed) for seed in json.loads((self.out / ADDED).read_text())]
+        except (OSError, ValueError, TypeError):
+            return []
 
     @property
-    def cells(self) -> list[tuple[str, int]]:
-        """The grid, seed by seed, so that an interrupted study has whole rounds."""
-        return [(scheme, seed) for seed in self.settings.seeds for scheme in self.settings.schemes]
+    def cells(self) -> list[CellKey]:
+        """The whole grid."""
+        return self.settings.cells()
 
-    def run_cell(self, scheme: str, seed: int, progress: Callable[[int], None] | None = None) -> Cell:
-        """Train and judge one cell; ``progress`` is told the steps done."""
-        settings = self.settings
-        data = SequenceData(
-            settings.logs,
-            settings.sequence,
-            settings.split,
-            batch_size=settings.batch_size,
-            batches_per_epoch=settings.max_steps,
-            seed=seed,
-        ).use(self.dataset)
-        module = SequenceModule(replace(settings.network, positions=scheme), settings.optimizer)
-        callbacks = [] if progress is None else [StepProgress(lambda step, _: progress(step))]
-        started = time.perf_counter()
-        fit(module, data, max_steps=settings.max_steps, seed=seed, callbacks=callbacks)
-        train_s = time.perf_counter() - started
-        bundle = module.bundle()
-        rows = [
-            {"scheme": scheme, "seed": seed, "condition": condition.name} | row
-            for condition in self.conditions
-            for row in self._judge(bundle, condition)
-        ]
-        parameters = sum(p.numel() for p in module.network.parameters())
-        return Cell(scheme, seed, parameters, train_s, rows)
+    def made(self) -> list[Cell]:
+        """The cells that are there, failed ones too."""
+        found = (load_cell(self.out, key, fingerprint(self.settings, key, self.data.hashes)) for key in self.cells)
+        return [cell for cell in found if cell is not None]
 
-    def _judge(self, bundle: Bundle, condition: Condition) -> list[dict[str, Any]]:
-        predictions = predict(bundle, condition.dataset, "test", anchors=condition.anchors)
-        return score(bundle.layout, predictions)
+    def missing(self, only: str | None = None) -> list[CellKey]:
+        """The cells still to make, failed ones among them; ``only`` those whose name holds that text.
+
+        Raises:
+            ConfigError: no cell of the grid has that text in its name.
+        """
+        done = {cell.key for cell in self.made() if cell.error is None}
+        chosen = [key for key in self.cells if only is None or only in str(key) or only in key.slug]
+        if not chosen:
+            raise ConfigError(f"only is {only!r}, which no cell has in its name; the first is called {self.cells[0]}")
+        return [key for key in chosen if key not in done]
+
+    def work(self, keys: Sequence[CellKey]) -> int:
+        """Units of work of these cells, of which ``run`` tells how many are done."""
+        return work_of(self.data) * len(keys)
+
+    def estimate_s(self, keys: Sequence[CellKey], workers: int | None = None) -> float:
+        """About how long these cells will take: from the cells that are there, else from a few steps of each scheme."""
+        took = {cell.key.scheme: cell.seconds for cell in self.made() if cell.error is None}
+        for key in keys:
+            if key.scheme not in took:
+                took[key.scheme] = probe_seconds(self.data, key)
+        total = sum(took[key.scheme] for key in keys)
+        return total / max(1, min(workers or default_workers(), len(keys)))
+
+    def run(
+        self, keys: Sequence[CellKey], tell: Tell, *, workers: int | None = None, ray: str | None = None
+    ) -> None:
+        """Make these cells, here or on a cluster; each is kept as soon as it is done, failed ones with their error."""
+        if self.settings.seeds != self._named:
+            self.out.mkdir(parents=True, exist_ok=True)
+            added = [seed for seed in self.settings.seeds if seed not in self._named]
+            (self.out / ADDED).write_text(json.dumps(added) + "\n")
+        count = workers or default_workers()
+        if ray is not None:
+            run_ray(self.data, self.out, keys, ray, workers, tell)
+        elif min(count, len(keys)) == 1:
+            run_here(self.data, self.out, keys, tell)
+        elif keys:
+            run_processes(self.data, self.out, keys, count, tell)
+
+    def results(self, command: str = "") -> Results:
+        """All that is there so far, for the report."""
+        return Results(self.settings, self.data.layout, self.made(), self.data.describe(), command)
