@@ -35,8 +35,12 @@ def run(args: argparse.Namespace) -> None:
     parser.add_argument("-o", "--out", type=str, default="report", help="folder of cells and report (default: report)")
     parser.add_argument("--only", type=str | None, default=None, help="make only cells whose name holds this text")
     parser.add_argument("--add-seed", type=int | None, default=None, help="one seed more; the folder remembers it")
-    parser.add_argument("--dry-run", action="store_true", help="show the grid and about how long it takes; make nothing")
-    parser.add_argument("--workers", type=int | None, default=None, help="processes (default: one a core, or one a GPU)")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="show the grid and about how long it takes; make nothing"
+    )
+    parser.add_argument(
+        "--workers", type=int | None, default=None, help="processes (default: one a core, or one a GPU)"
+    )
     parser.add_argument("--ray", type=str | None, default=None, help="address of a Ray cluster, 'auto', or 'local'")
     arguments = [a for a in args.arguments if a != "--debug"]
     args.debug = args.debug or len(arguments) < len(args.arguments)
@@ -50,7 +54,10 @@ def run(args: argparse.Namespace) -> None:
     study = Study(StudySettings(**values), out, add_seed)
     missing = study.missing(only)
     grid, conditions = len(study.cells), len(study.data.conditions)
-    print(f"{grid} cells of {study.settings.max_steps} steps, {conditions} conditions; to make: {len(missing)}", flush=True)
+    print(
+        f"{grid} cells of {study.settings.max_steps} steps, {conditions} conditions; to make: {len(missing)}",
+        flush=True,
+    )
     if dry_run:
         for key in study.cells:
             print(f"  {'to make' if key in missing else '-':8} {key}")

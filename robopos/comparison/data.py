@@ -155,5 +155,3 @@ def _hash(path: str) -> str:
             while piece := opened.read(1 << 20):
                 digest.update(piece)
     return digest.hexdigest()
-
-

@@ -13,8 +13,8 @@ STYLE = """
 @media (prefers-color-scheme: dark) {
   :root { --page: #14181c; --ink: #e4e8ec; --soft: #9aa5b1; --line: #333c45; --band: #1c2228; }
 }
-body { background: var(--page); color: var(--ink); font: 15px/1.5 system-ui, sans-serif; margin: 0 auto; padding: 1.5rem;
-  max-width: 76rem; }
+body { background: var(--page); color: var(--ink); font: 15px/1.5 system-ui, sans-serif; margin: 0 auto;
+  padding: 1.5rem; max-width: 76rem; }
 h1 { font-size: 1.7rem; } h2 { font-size: 1.2rem; margin-top: 2.2rem; } h3 { font-size: 1rem; margin-bottom: .3rem; }
 p.summary { font-size: 1.05rem; max-width: 62rem; border-left: 4px solid #0f88c8; padding-left: 1rem; }
 p.note, figcaption, dd { color: var(--soft); }
@@ -58,8 +58,8 @@ def table_html(table: Table, name: str) -> str:
     head = "".join(f"<th>{escape(cell)}</th>" for cell in table.header)
     rows = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>\n" for row in table.rows)
     return (
-        f'<h3>{escape(table.title)}</h3>\n<div class="scroll"><table id="{escape(name)}"><thead><tr>{head}</tr></thead>\n'
-        f"<tbody>{rows}</tbody></table></div>"
+        f'<h3>{escape(table.title)}</h3>\n<div class="scroll"><table id="{escape(name)}">\n'
+        f"<thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody></table></div>"
     )
 
 

@@ -44,6 +44,7 @@ def error_over_drops(results: Results, theme: Theme) -> Any | None:
         return None
     figure, axes = theme.panels(len(results.settings.regimes), 3, 4.6, 3.4)
     for axis, regime in zip(axes, results.settings.regimes, strict=False):
+        tops: list[float] = []
         for scheme in [*results.schemes, HOLD]:
             values = [results.figures.get("error", scheme, regime, name) for name in names]
             at = [(share, value) for share, value in zip(shares, values, strict=True) if value is not None]
@@ -52,13 +53,14 @@ def error_over_drops(results: Results, theme: Theme) -> Any | None:
             x, y = [share for share, _ in at], [value.value for _, value in at]
             style = line_of(results.schemes, scheme, theme)
             axis.plot(x, y, **style, label=scheme)
+            tops.append(max(y))
             if scheme != HOLD:
                 low, high = [value.low for _, value in at], [value.high for _, value in at]
                 axis.fill_between(x, low, high, color=style["color"], alpha=0.10, linewidth=0)
         axis.set_title(f"trained {regime}", fontsize=9)
         axis.set_xlabel("share of messages lost")
         axis.set_ylabel("error / error of holding, as recorded")
-        axis.set_ylim(0, 1.6)
+        axis.set_ylim(bottom=0, top=1.15 * highest if (highest := max(tops, default=0.0)) > 0 else None)
     theme.legend(figure, axes[0])
     return figure
 
@@ -147,7 +149,9 @@ def attention(results: Results, theme: Theme) -> Any:
             if shares:
                 edges_s = next(c.pictures["attention_edges_s"] for c in cells if c.key.scheme == scheme)
                 style = line_of(results.schemes, scheme, theme) | {"marker": ""}
-                axis.stairs(np.mean(shares, 0), edges_s, color=style["color"], linestyle=style["linestyle"], label=scheme)
+                axis.stairs(
+                    np.mean(shares, 0), edges_s, color=style["color"], linestyle=style["linestyle"], label=scheme
+                )
         axis.set_title(f"layer {layer + 1} of {layers}", fontsize=9)
         axis.set_xlabel("age of the token (s)")
         axis.set_ylabel("share of attention")

@@ -22,7 +22,9 @@ from robopos.model import Bundle
 
 PAGE, MARKDOWN, CELLS, PLOT_FOLDER = "index.html", "report.md", "cells.csv", "plots"
 TITLE = "Index or time"
-LEARNED = "What each scheme's positions are after training (first seed): learned tables, biases and periods, fixed periods."
+LEARNED = (
+    "What each scheme's positions are after training (first seed): learned tables, biases and periods, fixed periods."
+)
 HOW_TO_READ = (
     "Skill is 1 minus the squared error divided by that of holding the last value, averaged over targets and horizons: "
     "1 is perfect, 0 no better than holding. In brackets: 95 % intervals, blocks of time by the bootstrap and seeds by "
@@ -55,7 +57,9 @@ def draw_all(out: Path, results: Results) -> Plots:
     if not results.done:
         return {}
     bundles = _bundles(out, results)
-    drawers = {name: (lambda theme, draw=draw: draw(results, theme), caption) for name, (draw, caption) in PLOTS.items()}
+    drawers = {
+        name: (lambda theme, draw=draw: draw(results, theme), caption) for name, (draw, caption) in PLOTS.items()
+    }
     drawers["positions"] = (lambda theme: draw_positions(bundles, theme), LEARNED)
     plots: Plots = {}
     for name, (draw, caption) in drawers.items():

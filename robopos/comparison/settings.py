@@ -11,7 +11,7 @@ from robopos.model import ModelSettings
 from robopos.positions import build_positions
 from robopos.sequences import SequenceSettings, SplitSettings
 from robopos.sequences.degrade import AugmentSettings
-from robopos.sequences.settings import require
+from robopos.sequences.settings import from_mapping, require
 from robopos.training.module import OptimizerSettings
 
 SCHEMES = ("none", "index-sinusoidal", "time-sinusoidal", "index-rotary", "time-rotary")
@@ -158,7 +158,7 @@ class StudySettings:
         split: shares of each log's time for validation and test.
         network: the network that all share; its ``positions`` are replaced by each scheme's.
         optimizer: learning rate and its schedule, the same for all.
-        schemes: what to compare: names of position schemes, or mappings with ``positions`` and more.
+        schemes: what to compare: names of position schemes, or mappings with the fields of ``SchemeSettings``.
         regimes: how training sees its logs: ``as recorded``, ``augmented`` (with ``augment``), ``half rate`` (every
             second message of each stream).
         seeds: a training for each; a seed sets the weights and the order of windows.
@@ -179,7 +179,7 @@ class StudySettings:
     split: SplitSettings = field(default_factory=SplitSettings)
     network: ModelSettings = field(default_factory=ModelSettings)
     optimizer: OptimizerSettings = field(default_factory=OptimizerSettings)
-    schemes: list[str | SchemeSettings] = field(default_factory=lambda: list(SCHEMES))
+    schemes: list[str | dict[str, Any]] = field(default_factory=lambda: list(SCHEMES))
     regimes: list[str] = field(default_factory=lambda: [RECORDED])
     seeds: list[int] = field(default_factory=lambda: [1, 2, 3])
     augment: AugmentSettings = field(default_factory=AugmentSettings)
@@ -221,7 +221,10 @@ class StudySettings:
     @property
     def variants(self) -> list[SchemeSettings]:
         """The schemes, those that are named alone too."""
-        return [SchemeSettings(s) if isinstance(s, str) else s for s in self.schemes]
+        return [
+            SchemeSettings(scheme) if isinstance(scheme, str) else from_mapping(SchemeSettings, scheme, "schemes")
+            for scheme in self.schemes
+        ]
 
     def variant(self, name: str) -> SchemeSettings:
         """The scheme of this name in tables."""

@@ -33,7 +33,7 @@ class Interval(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """A statistic of S seeds: ``points`` (S, ...) on all blocks, ``draws`` (S, R, ...) on resampled ones; B ``blocks``."""
+    """A statistic of S seeds: ``points`` (S, ...) on all ``blocks``, ``draws`` (S, R, ...) on resampled ones."""
 
     points: Floats
     draws: Floats

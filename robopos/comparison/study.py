@@ -14,7 +14,7 @@ from robopos.comparison.local import Tell, default_workers, run_here, run_proces
 from robopos.comparison.make import probe_seconds, work_of
 from robopos.comparison.results import Results
 from robopos.comparison.settings import CellKey, StudySettings
-from robopos.errors import ConfigError
+from robopos.errors import ConfigError, RoboposError
 
 ADDED = "added_seeds.json"
 
@@ -77,13 +77,14 @@ class Study:
         took = {cell.key.scheme: cell.seconds for cell in self.made() if cell.error is None}
         for key in keys:
             if key.scheme not in took:
-                took[key.scheme] = probe_seconds(self.data, key)
+                try:
+                    took[key.scheme] = probe_seconds(self.data, key)
+                except RoboposError:
+                    took[key.scheme] = 0.0  # it will fail as fast, and be reported
         total = sum(took[key.scheme] for key in keys)
         return total / max(1, min(workers or default_workers(), len(keys)))
 
-    def run(
-        self, keys: Sequence[CellKey], tell: Tell, *, workers: int | None = None, ray: str | None = None
-    ) -> None:
+    def run(self, keys: Sequence[CellKey], tell: Tell, *, workers: int | None = None, ray: str | None = None) -> None:
         """Make these cells, here or on a cluster; each is kept as soon as it is done, failed ones with their error."""
         if self.settings.seeds != self._named:
             self.out.mkdir(parents=True, exist_ok=True)

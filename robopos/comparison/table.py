@@ -76,9 +76,7 @@ def collect(settings: StudySettings, layout: SequenceLayout, cells: Sequence[Cel
     """Every figure of the cells that were made."""
     columns = [
         {"horizon_s": h, "target": name, "unit": unit}
-        for h, (name, unit) in product(
-            layout.horizons_s, zip(layout.target_names, layout.target_units, strict=True)
-        )
+        for h, (name, unit) in product(layout.horizons_s, zip(layout.target_names, layout.target_units, strict=True))
     ]
     done = [cell for cell in cells if cell.error is None]
     rows: list[dict[str, Any]] = []

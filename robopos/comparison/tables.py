@@ -43,9 +43,7 @@ def difference_table(results: Results, regime: str) -> Table | None:
         return None
     rows = []
     for condition in results.conditions:
-        found = [
-            results.figures.get("skill difference", s, regime, condition, against=reference) for s in others
-        ]
+        found = [results.figures.get("skill difference", s, regime, condition, against=reference) for s in others]
         rows.append([condition, *(_difference(value, 3) for value in found)])
     return Table(f"Skill minus that of {reference}, seed by seed, trained {regime}", ["condition", *others], rows)
 
@@ -104,7 +102,7 @@ def cost_table(results: Results) -> Table:
                 number(cost("reach_tokens"), 0),
             ]
         )
-    return Table("Costs", header, rows)
+    return Table("What each scheme costs", header, rows)
 
 
 def seed_table(results: Results) -> Table:

@@ -10,6 +10,8 @@ from typing import Any
 
 # Distinct in both looks, and for most kinds of colour blindness (after Okabe and Ito).
 PALETTE = ("#0f88c8", "#e07b00", "#00a37a", "#cc5fa0", "#8c6bd1", "#b39b00", "#d1495b", "#5aa9e6")
+INK = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
+PAPER = ("figure.facecolor", "axes.facecolor", "savefig.facecolor")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 
 
@@ -32,7 +34,12 @@ class Theme:
         columns = min(columns, count)
         rows = math.ceil(count / columns)
         figure, grid = plt.subplots(
-            rows, columns, figsize=(width * columns, height * rows + 0.5), squeeze=False, sharey=sharey
+            rows,
+            columns,
+            figsize=(width * columns, height * rows + 0.5),
+            squeeze=False,
+            sharey=sharey,
+            layout="constrained",
         )
         axes = grid.ravel()
         for axis in axes[count:]:
@@ -42,7 +49,9 @@ class Theme:
     def legend(self, figure: Any, axis: Any) -> None:
         """One legend for all panels, below them."""
         handles, labels = axis.get_legend_handles_labels()
-        figure.legend(handles, labels, loc="lower center", ncols=4, fontsize=8, frameon=False)
+        # About so many letters stand beside each other at this size.
+        columns = max(1, int(figure.get_figwidth() * 11) // (6 + max(map(len, labels))))
+        figure.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize=8, frameon=False)
 
     def is_light_cell(self, value: float, low: float, high: float) -> bool:
         """Whether black is read better than white on a cell of a picture."""
@@ -62,27 +71,26 @@ class Theme:
             figure = draw(self)
             if figure is None:
                 return None
-            below = 0.55 / figure.get_figheight() if figure.legends else 0.0
-            figure.tight_layout(rect=(0, below, 1, 1))
             written = io.BytesIO()
             figure.savefig(written, format="png", dpi=110)
             plt.close(figure)
         return written.getvalue()
 
     def _style(self) -> dict[str, Any]:
-        ink = {
-            name: self.text
-            for name in ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
-        }
-        paper = {name: self.page for name in ("figure.facecolor", "axes.facecolor", "savefig.facecolor")}
-        return ink | paper | {
-            "axes.grid": True,
-            "grid.color": self.muted,
-            "grid.alpha": 0.25,
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-            "font.size": 8.5,
-        }
+        ink = dict.fromkeys(INK, self.text)
+        paper = dict.fromkeys(PAPER, self.page)
+        return (
+            ink
+            | paper
+            | {
+                "axes.grid": True,
+                "grid.color": self.muted,
+                "grid.alpha": 0.25,
+                "axes.spines.top": False,
+                "axes.spines.right": False,
+                "font.size": 8.5,
+            }
+        )
 
 
 LIGHT = Theme("light", "#ffffff", "#1c2126", "#8a949e", "#00805e", "#c0392b")

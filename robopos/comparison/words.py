@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from robopos.comparison.settings import HALF_RATE, RECORDED, SchemeSettings, StudySettings
 from robopos.comparison.statistics import Interval
-from robopos.comparison.table import Figures
+from robopos.comparison.table import ALL_SEEDS, Figures
 
 FEW = 3  # conditions that are named; more are counted
 
@@ -77,7 +77,7 @@ def summary(settings: StudySettings, figures: Figures, conditions: Sequence[str]
     ):
         told = [_pair(figures, conditions, regime, *pair) for pair in pairs]
         sentences += [f"{title}: " + "; ".join(told) + "."] if told else []
-    if HALF_RATE in settings.regimes and HALF_RATE != regime:
+    if HALF_RATE in settings.regimes and regime != HALF_RATE:
         told = [
             f"{ours} against {theirs} {_verdict(apart)}"
             for ours, theirs in clock_pairs(schemes) + gap_rivals(schemes)
@@ -88,9 +88,7 @@ def summary(settings: StudySettings, figures: Figures, conditions: Sequence[str]
     return " ".join(sentences + _limits(settings, figures, blocks))
 
 
-def _ranking(
-    settings: StudySettings, figures: Figures, schemes: Sequence[SchemeSettings], regime: str
-) -> list[str]:
+def _ranking(settings: StudySettings, figures: Figures, schemes: Sequence[SchemeSettings], regime: str) -> list[str]:
     skills = {s.name: figures.get("skill", s.name, regime, RECORDED) for s in schemes}
     known = {name: value for name, value in skills.items() if value is not None}
     best = max(known, key=lambda name: known[name].value)
@@ -110,12 +108,12 @@ def _ranking(
 
 def _pair(figures: Figures, conditions: Sequence[str], regime: str, ours: str, theirs: str) -> str:
     better, worse, neither = comparison(figures, conditions, regime, ours, theirs)
-    told = [f"better under {', '.join(better)}"] if better else []
-    told += [f"worse under {', '.join(worse)}"] if worse else []
+    told = [f"is better under {', '.join(better)}"] if better else []
+    told += [f"is worse under {', '.join(worse)}"] if worse else []
     if neither:
         rest = ", ".join(neither) if len(neither) <= FEW else f"the other {len(neither)} conditions"
-        told.append(f"no difference shown under {rest if better or worse else 'any condition'}")
-    return f"{ours} against {theirs} is " + ", ".join(told) if told else f"{ours} against {theirs} has no figures"
+        told.append(f"shows no difference under {rest if better or worse else 'any condition'}")
+    return f"{ours} against {theirs} " + ", ".join(told) if told else f"{ours} against {theirs} has no figures"
 
 
 def _verdict(apart: Interval) -> str:
@@ -124,8 +122,8 @@ def _verdict(apart: Interval) -> str:
 
 
 def _limits(settings: StudySettings, figures: Figures, blocks: int) -> list[str]:
-    seeds = len(settings.seeds)
     frame = figures.frame
+    seeds = int(frame[(frame["quantity"] == "skill") & (frame["seed"] != ALL_SEEDS)]["seed"].nunique())
     intervals = frame[(frame["quantity"] == "skill difference") & frame["low"].notna()]
     limits = [
         f"What this does not show: other robots, other logs than {'this one' if len(settings.logs) == 1 else 'these'}, "
@@ -136,7 +134,7 @@ def _limits(settings: StudySettings, figures: Figures, blocks: int) -> list[str]
         limits.append("One seed: how much trainings differ is unknown and not in the intervals.")
     elif seeds == 2:
         limits.append("Two seeds say little about how much trainings differ, so the intervals are wide.")
-    if len(intervals):
+    if len(intervals) > 2:
         # Each pair stands there in both directions.
         limits.append(
             f"Of the {len(intervals) // 2} differences of skill in cells.csv about one interval in twenty leaves out 0 "

@@ -1,0 +1,305 @@
+"""The report says what the cells say: its words, its tables, its page."""
+
+from __future__ import annotations
+
+import base64
+import io
+import math
+import shlex
+import time
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from comparison_support import cells, settings
+
+from robopos.cli import main
+from robopos.comparison import StudySettings
+from robopos.comparison.attention import attention_over_time, recorded
+from robopos.comparison.cells import Cell
+from robopos.comparison.costs import history
+from robopos.comparison.data import StudyData
+from robopos.comparison.settings import RECORDED, CellKey, SchemeSettings
+from robopos.comparison.table import Figures, collect
+from robopos.comparison.words import clock_pairs, gap_rivals, summary
+from robopos.model import Bundle, ModelSettings, SequenceTransformer
+from robopos.sequences import TokenColumns
+
+TINY = Path(__file__).parent.parent / "configs" / "compare_tiny.yaml"
+
+
+@pytest.fixture(scope="module")
+def report(arm_log: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of the smallest shipped study on a log that the tests make."""
+    out = tmp_path_factory.mktemp("compare") / "report"
+    started = time.monotonic()
+    options = ["--logs", f"[{arm_log}]", "--out", str(out), "--workers", "1"]
+    assert main(["compare", "--config", str(TINY), *options]) == 0
+    assert time.monotonic() - started < 60
+    return out
+
+
+@pytest.fixture(scope="module")
+def frame(report: Path) -> pd.DataFrame:
+    text = {"seed": str, "against": str, "scheme": str, "target": str, "condition": str, "regime": str}
+    return pd.read_csv(report / "cells.csv", dtype=text, keep_default_na=False, na_values={"value": [""]})
+
+
+class Page(HTMLParser):
+    """Tables by id, addresses, and the text of the first paragraph."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tables: dict[str, list[list[str]]] = {}
+        self.addresses: list[str] = []
+        self.tags: list[str] = []
+        self._table = self._cell = None
+        self._summary = False
+        self.summary = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self.tags.append(tag)
+        self.addresses += [v for k, v in attrs if k in ("src", "href", "srcset", "action", "data") and v]
+        if tag == "table":
+            self._table = self.tables.setdefault(str(given["id"]), [])
+        elif tag == "tr" and self._table is not None:
+            self._table.append([])
+        elif tag in ("td", "th") and self._table is not None:
+            self._cell = ""
+        self._summary = self._summary or given.get("class") == "summary"
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in ("td", "th") and self._cell is not None:
+            self._table[-1].append(self._cell)
+            self._cell = None
+        elif tag == "table":
+            self._table = None
+        elif tag == "p":
+            self._summary = False
+
+    def handle_data(self, data: str) -> None:
+        if self._cell is not None:
+            self._cell += data
+        if self._summary:
+            self.summary += data
+
+
+@pytest.fixture(scope="module")
+def page(report: Path) -> Page:
+    parsed = Page()
+    parsed.feed((report / "index.html").read_text())
+    return parsed
+
+
+def rows_of(frame: pd.DataFrame, **values: str) -> pd.DataFrame:
+    """The rows that have these values."""
+    for name, value in values.items():
+        frame = frame[frame[name] == value]
+    return frame
+
+
+def figures_of(cell: str) -> list[float]:
+    """The numbers of a table's cell: a value, and an interval where there is one."""
+    text = cell.replace("\u2212", "-").replace("\u2205", "")
+    return [float(part) for part in text.replace("[", " ").replace("]", " ").replace(",", " ").split()]
+
+
+def test_every_picture_decodes_in_both_looks(page: Page):
+    image = pytest.importorskip("PIL.Image")
+    pictures = [a for a in page.addresses if a.startswith("data:image/png;base64,")]
+    assert len(pictures) == 2 * page.tags.count("img") >= 14
+    assert page.tags.count("source") == page.tags.count("img")
+    for picture in pictures:
+        opened = image.open(io.BytesIO(base64.b64decode(picture.partition(",")[2], validate=True)))
+        opened.load()
+        assert min(opened.size) > 100
+
+
+def test_no_address_leads_outside_the_page(report: Path, page: Page):
+    assert page.addresses and all(a.startswith("data:image/png;base64,") for a in page.addresses)
+    assert not {"script", "link", "iframe", "object", "embed"} & set(page.tags)
+    text = (report / "index.html").read_text()
+    assert "http" not in text and "@import" not in text and "url(" not in text
+    assert "prefers-color-scheme: dark" in text
+
+
+def test_every_figure_of_the_main_table_is_one_of_the_cells(page: Page, frame: pd.DataFrame):
+    table = page.tables["main"]
+    header, rows = table[0], table[1:]
+    assert header == ["condition", "anchors", "index-rotary", "time-rotary", "constant velocity"]
+    assert [row[0] for row in rows] == ["as recorded", "drops 50%", "half the rate"]
+    compared = 0
+    for row in rows:
+        for scheme, cell in zip(header[2:], row[2:], strict=True):
+            at = rows_of(frame, quantity="skill", seed="all", scheme=scheme, condition=row[0])
+            assert len(at) == 1
+            expected = [float(at[name].iloc[0]) for name in ("value", "low", "high")]
+            assert figures_of(cell) == pytest.approx(expected, abs=5.1e-4)
+            compared += 1
+    assert compared == 9
+    count = frame.query("quantity == 'count' and condition == 'as recorded'")["value"]
+    assert int(rows[0][1]) >= count.max() > 0
+
+
+def test_every_paired_difference_is_one_of_the_cells(page: Page, frame: pd.DataFrame):
+    table = page.tables["differences"]
+    assert table[0] == ["condition", "time-rotary"]
+    for condition, cell in table[1:]:
+        common = {"scheme": "time-rotary", "against": "index-rotary", "condition": condition}
+        at = rows_of(frame, quantity="skill difference", **common).iloc[0]
+        ends = [float(at["low"]), float(at["high"])]
+        assert figures_of(cell) == pytest.approx([float(at["value"]), *ends], abs=5.1e-4)
+        assert ("\u2205" in cell) == (ends[0] <= 0 <= ends[1])
+
+
+def test_the_seeds_skills_are_means_over_targets_and_horizons(frame: pd.DataFrame):
+    columns = ["target", "horizon_s"]
+    held = rows_of(frame, quantity="rmse", scheme="hold last", condition=RECORDED).set_index(columns)["value"]
+    for seed in ("1", "2"):
+        at = {"seed": seed, "scheme": "time-rotary", "condition": RECORDED}
+        errors = rows_of(frame, quantity="rmse", **at).set_index(columns)["value"]
+        assert len(errors) == len(held) == 6
+        expected = (1 - (errors / held) ** 2).mean()
+        assert rows_of(frame, quantity="skill", **at)["value"].iloc[0] == pytest.approx(expected)
+
+
+def test_the_markdown_has_the_same_table_and_says_how_it_was_made(report: Path, page: Page, arm_log: Path):
+    text = (report / "report.md").read_text()
+    for row in page.tables["main"][1:]:
+        assert f"| {' | '.join(row)} |" in text
+    assert page.summary in text
+    for said in ("robopos ", "torch ", "seeds: 1, 2", "SHA-256 ", "command: robopos compare --config"):
+        assert said in text
+    command = next(line for line in text.splitlines() if line.startswith("- command: "))
+    assert shlex.split(command.removeprefix("- command: "))[:3] == ["robopos", "compare", "--config"]
+    for name in ("forest", "error_over_drops", "error_over_horizon", "rate_shift", "traces", "attention", "positions"):
+        assert f"plots/{name}.png" in text
+        assert (report / "plots" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def told(errors: dict[str, float], **changes: object) -> str:
+    """The first paragraph of made-up cells."""
+    schemes = list(errors)
+    study = settings(**({"schemes": schemes} | changes))
+    return summary(study, made(study, cells(errors, study.seeds)), [RECORDED], 12)
+
+
+def made(study: StudySettings, given: list[Cell]) -> Figures:
+    class Layout:
+        horizons_s = (0.1, 0.2)
+        target_names, target_units = ("a.x",), ("m",)
+
+    return collect(study, Layout, given)  # type: ignore[arg-type]
+
+
+def test_words_say_which_is_better_and_where_no_difference_is_shown():
+    better = told({"index-rotary": 0.5, "time-rotary": 0.3})
+    assert "Against index-rotary, seed by seed: better: time-rotary (+0.1" in better
+    assert "time-rotary against index-rotary is better under as recorded" in better
+    worse = told({"index-rotary": 0.3, "time-rotary": 0.5})
+    assert "the largest mean skill has index-rotary" in worse and "worse: time-rotary (\u22120.2" in worse
+    same = told({"index-rotary": 0.3, "time-rotary": 0.301})
+    assert "no difference shown: time-rotary" in same and "shows no difference under any condition" in same
+    assert "better" not in same and "worse" not in same
+
+
+def test_words_say_what_is_not_shown():
+    usual = told({"index-rotary": 0.5, "time-rotary": 0.3})
+    assert "What this does not show: other robots" in usual and "seeds" not in usual.partition("not show")[2]
+    assert "One seed: how much trainings differ is unknown" in told(
+        {"index-rotary": 0.5, "time-rotary": 0.3}, seeds=[1]
+    )
+    unmeasured = told({"index-rotary": 0.5, "time-rotary": 0.3}, clock_measured=False)
+    assert "stamps of this log were not measured by a clock, so nothing here speaks for or against time" in unmeasured
+
+
+def test_pairs_of_clocks_and_rivals():
+    rival = SchemeSettings("index-rotary", gap_feature=True)
+    free = SchemeSettings("time-rotary", context_s=None)
+    schemes = [SchemeSettings(n) for n in ("none", "index-alibi", "index-rotary", "time-rotary")] + [rival, free]
+    assert clock_pairs(schemes) == [("time-rotary", "index-rotary")]
+    assert gap_rivals(schemes) == [
+        ("time-rotary", "index-rotary + gap"),
+        ("time-rotary, no band in s", "index-rotary + gap"),
+    ]
+
+
+def test_differences_are_paired_by_the_seeds_that_both_have():
+    study = settings()
+    given = [
+        c
+        for c in cells({"index-rotary": 0.5, "time-rotary": 0.3}, [1, 2, 3])
+        if c.key.seed != 3 or "time" in c.key.scheme
+    ]
+    figures = made(study, given)
+    apart = figures.get("skill difference", "time-rotary", RECORDED, RECORDED, against="index-rotary")
+    ours = [figures.get("skill", "time-rotary", RECORDED, RECORDED, seed=s).value for s in (1, 2)]
+    theirs = [figures.get("skill", "index-rotary", RECORDED, RECORDED, seed=s).value for s in (1, 2)]
+    assert apart.value == pytest.approx(np.mean(ours) - np.mean(theirs))
+    assert figures.get("skill", "index-rotary", RECORDED, RECORDED, seed=3) is None
+    units = figures.get(
+        "rmse difference", "time-rotary", RECORDED, RECORDED, against="index-rotary", target="a.x", horizon_s=0.1
+    )
+    assert units.value < 0 and units.shown
+
+
+def test_a_failed_cell_has_no_figures():
+    study = settings()
+    failed = Cell(CellKey("time-rotary", RECORDED, 1), error="it broke")
+    figures = made(study, [*cells({"index-rotary": 0.5}, [1]), failed])
+    assert figures.get("skill", "time-rotary", RECORDED, RECORDED) is None
+    assert "time-rotary" not in summary(study, figures, [RECORDED], 12)
+
+
+@pytest.fixture(scope="module")
+def data(arm_log: Path) -> StudyData:
+    from test_comparison_study import settings as on_log
+
+    return StudyData(on_log(arm_log))
+
+
+def bundle_of(data: StudyData, positions: str, **network: object) -> Bundle:
+    torch.manual_seed(0)
+    given = ModelSettings(positions=positions, **({"context": 12, "context_s": 0.5, "window": 24} | network))
+    made = SequenceTransformer(data.layout, given).eval()
+    return Bundle(data.layout, given, data.whole(False).fit_normalization(), made)
+
+
+@pytest.mark.parametrize("positions", ["none", "time-rotary", "index-alibi", "time-relative"])
+def test_attention_is_read_off_any_scheme_and_changes_nothing(data: StudyData, positions: str):
+    bundle, dataset = bundle_of(data, positions), data.whole(False)
+    columns = TokenColumns(dataset.table, bundle.normalization, dataset.of_split("test"))
+    anchors = data.view(data.conditions[0], False).anchors
+    tokens, _ = columns.windows(torch.from_numpy(anchors[-4:]), 24)
+    with torch.no_grad():
+        plain = bundle.network.encode(tokens)
+        with recorded(bundle.network.blocks) as kept:
+            torch.testing.assert_close(bundle.network.encode(tokens), plain)
+    assert len(kept) == 2 and kept[0].shape == (4, 4, 24, 24)
+    torch.testing.assert_close(kept[0].sum(-1), torch.ones(4, 4, 24))
+    assert (kept[1].triu(1) == 0).all() and (kept[1][..., -1, :-12] == 0).all()
+    edges_s = np.array([0.0, 0.1, 0.25, 0.5])
+    shares = attention_over_time(bundle, columns, anchors, edges_s)
+    assert shares.shape == (2, 3)
+    np.testing.assert_allclose(shares.sum(1), 1.0, rtol=1e-5)
+    if positions == "none":
+        # One token in a window of one sees itself alone.
+        alone = bundle_of(data, "none", context=1, window=2)
+        np.testing.assert_allclose(attention_over_time(alone, columns, anchors, edges_s), [[1, 0, 0]] * 2, atol=1e-6)
+
+
+def test_the_history_is_counted(data: StudyData):
+    view = data.view(data.conditions[0], False)
+    free = history(bundle_of(data, "time-rotary", context_s=None), view.dataset, view.anchors)
+    assert free["band_tokens"] == 12 and free["reach_tokens"] == 2 * 11 + 1
+    table = view.dataset.table
+    spans_s = (table.time_ns[view.anchors] - table.time_ns[view.anchors - 11]) / 1e9
+    assert free["band_s"] == pytest.approx(np.median(spans_s), rel=0.05)
+    banded = history(bundle_of(data, "time-rotary", context_s=0.05), view.dataset, view.anchors)
+    assert banded["band_s"] <= 0.05 and banded["band_tokens"] < 12 and math.isfinite(banded["reach_tokens"])
+    window = history(bundle_of(data, "time-sinusoidal", context_s=None, context=20), view.dataset, view.anchors)
+    assert window["reach_tokens"] == 24
