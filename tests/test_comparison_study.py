@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import shutil
 import signal
@@ -294,17 +295,14 @@ def test_processes_give_what_one_process_gives_and_ctrl_c_leaves_whole_cells(arm
 
 @pytest.mark.slow
 def test_a_process_that_dies_fails_its_cell_alone(arm_log: Path, tmp_path: Path):
-    study = Study(settings(arm_log, seeds=[1, 2], max_steps=400), tmp_path)
+    study = Study(settings(arm_log, seeds=[1, 2], max_steps=150), tmp_path)
     killed: list[int] = []
 
     def kill_once(done: int, note: str) -> None:
         if not killed and "seed" in note:
-            found = subprocess.run(
-                ["ps", "--ppid", str(os.getpid()), "-o", "pid=,args="], capture_output=True, text=True
-            )
-            spawned = [int(line.split()[0]) for line in found.stdout.splitlines() if "spawn_main" in line]
-            killed.append(spawned[0])
-            os.kill(spawned[0], signal.SIGKILL)
+            process = multiprocessing.active_children()[0]
+            killed.append(process.pid)
+            process.kill()
 
     study.run(study.missing(), kill_once, workers=2)
     failed = [cell for cell in study.made() if cell.error is not None]
