@@ -4,9 +4,10 @@
 
 The rival is `torch.nn.TransformerEncoder` of the same width, depth, heads, batch and band (context in tokens),
 pre-norm, with a sinusoid on the token number; inputs, head, loss, clipping and optimizer are ours for both, and its
-feed-forward of four times the width has as many weights as our gated one, to 5 %. Both eager and both compiled. Then: what
-positions on time cost over none, and the share of a step that sampling its windows takes for the default model and
-batch. Times are medians of steps that take turns, so that a busy machine slows all alike; only the ratios count.
+feed-forward of four times the width has as many weights as our gated one, to 5 %. Both eager and both compiled.
+Then: what positions on time cost over none, and the share of a step that sampling its windows takes for the default
+model and batch. Times are medians of steps that take turns, so that a busy machine slows all alike; only the ratios
+count.
 """
 
 from __future__ import annotations
