@@ -55,6 +55,7 @@ def test_ten_lengths_and_epochs_without_recompiling(name: str) -> None:
         assert_close(compiled(x, time_ns), layer(x, time_ns), atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.compiler
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["time-sinusoidal+time-rotary+time-alibi", "time-fourier+index-learned"])
 def test_inductor_keeps_the_wrap_and_the_gradients(name: str) -> None:
@@ -136,6 +137,7 @@ def test_a_position_outside_a_compiled_table_shows_as_nan() -> None:
     assert found.isfinite().all(-1).tolist() == [True, True, False, False]
 
 
+@pytest.mark.compiler
 def test_compiled_sinusoids_are_as_exact_as_eager_ones() -> None:
     encoding = SinusoidalEncoding(16, min_period_s=1e-3, max_period_s=86_400)
     ticks = EPOCH + torch.arange(0, 10**18, 10**15 + 7)

@@ -186,6 +186,7 @@ def test_every_scheme_that_streams_goes_to_onnx(onnx_file: Path, trained: Path, 
 
 
 @pytest.mark.slow
+@pytest.mark.compiler
 @pytest.mark.parametrize("kind", ["aotinductor", "compile"])
 def test_compiled_steps_give_the_same(trained: Path, arm_log: Path, tmp_path: Path, kind: str):
     step = kind

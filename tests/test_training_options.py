@@ -161,6 +161,7 @@ def test_averaged_weights_and_early_stopping_come_by_configuration(arm_log: Path
 
 
 @pytest.mark.slow
+@pytest.mark.compiler
 def test_a_compiled_training_gives_the_eager_one_and_does_not_recompile(arm_log: Path, tmp_path: Path):
     told = {}
     for name, flag in (("eager", "false"), ("compiled", "true")):
