@@ -31,7 +31,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from measuring import Report, in_turns, parser
+from measuring import Report, in_turns, medians, parser
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 from workload import TrainingStep, Work, make_network, make_sampler, make_work, step_flops
@@ -74,7 +74,7 @@ class Bench:
             torch.cuda.synchronize()
 
     def _median_s(self, cases: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-        return in_turns(cases, rounds, warm_up=3, wait=self.wait)
+        return medians(in_turns(cases, rounds, warm_up=3, wait=self.wait))
 
     def training(self) -> None:
         """The step as a whole."""

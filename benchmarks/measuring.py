@@ -8,6 +8,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 
@@ -75,21 +76,29 @@ def in_turns(
     rounds: int,
     *,
     warm_up: int = 2,
+    in_a_row: Mapping[str, int] = MappingProxyType({}),
     wait: Callable[[], object] = lambda: None,
-) -> dict[str, float]:
-    """Median seconds of each case. They take turns, so that a load from elsewhere meets them all.
+) -> dict[str, list[float]]:
+    """Seconds of each call of each case. They take turns, so that a load from elsewhere meets them all.
 
     Args:
         warm_up: rounds before those that count.
+        in_a_row: how often a round calls a case, where that is not once.
         wait: returns when a device has done all that it was given.
     """
     times_s: dict[str, list[float]] = {name: [] for name in cases}
     for turn in range(warm_up + rounds):
         for name, case in cases.items():
-            wait()
-            started = time.perf_counter()
-            case()
-            wait()
-            if turn >= warm_up:
-                times_s[name].append(time.perf_counter() - started)
-    return {name: statistics.median(taken) for name, taken in times_s.items()}
+            for _ in range(in_a_row.get(name, 1)):
+                wait()
+                started = time.perf_counter()
+                case()
+                wait()
+                if turn >= warm_up:
+                    times_s[name].append(time.perf_counter() - started)
+    return times_s
+
+
+def medians(times: Mapping[str, list[float]]) -> dict[str, float]:
+    """The median of each case."""
+    return {name: statistics.median(taken) for name, taken in times.items()}

@@ -10,19 +10,18 @@ memory run; `--soak 1000000` lengthens it.
 
 from __future__ import annotations
 
-import argparse
 import gc
-import json
 import os
 import struct
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from measuring import Report, in_turns, medians, parser
 
 from robopos.errors import ServingError
 from robopos.logs import LogMessage, iter_messages, read_log, write_log
@@ -54,21 +53,6 @@ SEQUENCE = SequenceSettings(
     horizons_s=[0.05, 0.1, 0.2, 0.5],
 )
 EVERY = 12  # messages a prediction: 600 a second, predictions at 50 Hz
-
-
-class Report:
-    """Figures, printed as they come."""
-
-    def __init__(self) -> None:
-        self.lines: list[dict[str, Any]] = []
-
-    def add(self, name: str, value: float, unit: str, target: float | None = None, at_most: bool = True) -> None:
-        reached = None if target is None else bool(value <= target if at_most else value >= target)
-        self.lines.append({"name": name, "value": value, "unit": unit, "target": target, "reached": reached})
-        wanted = (
-            "" if target is None else f"   target {'<=' if at_most else '>='} {target:g}: {'yes' if reached else 'NO'}"
-        )
-        print(f"{name:58s} {value:10.3f} {unit}{wanted}", flush=True)
 
 
 def traffic(seconds: float) -> list[tuple[str, bytes, int]]:
@@ -129,19 +113,6 @@ def part(tokens: Tokens, start: int, stop: int) -> Tokens:
     return Tokens(values, measured, observed, Positions(time_ns=tokens.positions.time_ns[start:stop]))
 
 
-def in_turns(roads: Mapping[str, tuple[Callable[[], object], int]], rounds: int) -> dict[str, np.ndarray]:
-    """Milliseconds of each call; a round calls each road so many times in a row."""
-    times: dict[str, list[float]] = {name: [] for name in roads}
-    for number in range(rounds + 2):
-        for name, (call, repeats) in roads.items():
-            for _ in range(repeats):
-                started = time.perf_counter()
-                call()
-                if number >= 2:  # two rounds warm up
-                    times[name].append((time.perf_counter() - started) * 1e3)
-    return {name: np.asarray(values) for name, values in times.items()}
-
-
 def step_roads(bundle: Bundle, folder: Path, quick: bool) -> dict[str, tuple[Callable[[], object], int]]:
     """Each way to make a prediction after the next token, with the head."""
     network, context = bundle.network, bundle.settings.context
@@ -166,8 +137,8 @@ def step_roads(bundle: Bundle, folder: Path, quick: bool) -> dict[str, tuple[Cal
 
     roads: dict[str, tuple[Callable[[], object], int]] = {
         "window computed anew, eager": (lambda: network.last(window), 1),
-        "step, eager": (road(network.step, 1), 5),
-        f"step of {BLOCK} tokens, eager": (road(network.step, BLOCK), 3),
+        "step, eager": (road(network.step, 1), 20),
+        f"step of {BLOCK} tokens, eager": (road(network.step, BLOCK), 10),
     }
     kinds = [("ONNX Runtime", "onnx", ".onnx")] + ([] if quick else [("AOTInductor", "aotinductor", ".pt2")])
     for label, kind, suffix in kinds:
@@ -181,10 +152,10 @@ def step_roads(bundle: Bundle, folder: Path, quick: bool) -> dict[str, tuple[Cal
                 print(f"{name}: not measured: {error}")
                 continue
             print(f"{name}: parity {parity.largest:.1e} over {parity.steps} steps")
-            roads[name] = (road(load_step(path, bundle, torch.device("cpu"), 1)[1], size), 5)
+            roads[name] = (road(load_step(path, bundle, torch.device("cpu"), 1)[1], size), 20 if size == 1 else 10)
     if not quick:
         compiled = torch.compile(network.step, dynamic=False, fullgraph=True)
-        roads["step, torch.compile"] = (road(compiled, 1), 5)
+        roads["step, torch.compile"] = (road(compiled, 1), 20)
     return roads
 
 
@@ -193,21 +164,24 @@ def steps(report: Report, quick: bool) -> None:
     """One prediction against the window."""
     bundle = make_bundle("small", 512)
     with tempfile.TemporaryDirectory() as folder:
-        times = in_turns(step_roads(bundle, Path(folder), quick), 12 if quick else 40)
-    median = {name: float(np.median(values)) for name, values in times.items()}
+        roads = step_roads(bundle, Path(folder), quick)
+        calls = {name: call for name, (call, _) in roads.items()}
+        repeats = {name: count for name, (_, count) in roads.items()}
+        times = in_turns(calls, 12 if quick else 40, in_a_row=repeats)
+    median = medians(times)
     for name, values in times.items():
-        report.add(f"small: {name}, p50", median[name], "ms")
-        report.add(f"small: {name}, p99", float(np.percentile(values, 99)), "ms")
+        report.add(f"small: {name}, p50", 1e3 * median[name], "ms")
+        report.add(f"small: {name}, p99", 1e3 * float(np.percentile(values, 99)), "ms")
     window = median["window computed anew, eager"]
-    report.add("small: window / step, eager", window / median["step, eager"], "x", 18, at_most=False)
+    report.add("small: window / step, eager", window / median["step, eager"], "x", at_least=18)
     exported = {name: value for name, value in median.items() if name in ("step, ONNX Runtime", "step, AOTInductor")}
     if exported:
         fastest = min(exported, key=exported.__getitem__)
-        report.add(f"small: window / {fastest}", window / exported[fastest], "x", 38, at_most=False)
+        report.add(f"small: window / {fastest}", window / exported[fastest], "x", at_least=38)
     for label in ("eager", "ONNX Runtime", "AOTInductor"):
         if f"step of {BLOCK} tokens, {label}" in median:
             ratio = median[f"step of {BLOCK} tokens, {label}"] / median[f"step, {label}"]
-            report.add(f"small: step of {BLOCK} tokens / step, {label}", ratio, "x", 3)
+            report.add(f"small: step of {BLOCK} tokens / step, {label}", ratio, "x", at_most=3)
 
 
 def pushes(report: Report) -> None:
@@ -220,7 +194,7 @@ def pushes(report: Report) -> None:
         times.append((time.perf_counter() - started) * 1e6)
         if number % 100 == 0:
             engine.absorb()
-    report.add("push_raw: decode, admit, tokenize, p50", float(np.percentile(times, 50)), "us", 60)
+    report.add("push_raw: decode, admit, tokenize, p50", float(np.percentile(times, 50)), "us", at_most=60)
     report.add("push_raw: decode, admit, tokenize, p99", float(np.percentile(times, 99)), "us")
 
 
@@ -253,9 +227,11 @@ def memory(report: Report, messages: int, warm: int) -> None:
             tensors, resident = live_tensors(), resident_mb()
         if number == messages:
             break
-    report.add(f"tiny: resident size, {messages} against {warm} messages", resident_mb() - resident, "MB", 5)
-    report.add(f"tiny: live tensors, {messages} against {warm} messages", live_tensors() - tensors, "tensors", 0)
-    report.add("tiny: time busy / time recorded, 600 messages/s, 50 Hz", busy_s / (messages / 600), "x", 1)
+    report.add(f"tiny: resident size, {messages} against {warm} messages", resident_mb() - resident, "MB", at_most=5)
+    report.add(
+        f"tiny: live tensors, {messages} against {warm} messages", live_tensors() - tensors, "tensors", at_most=0
+    )
+    report.add("tiny: time busy / time recorded, 600 messages/s, 50 Hz", busy_s / (messages / 600), "x", at_most=1)
     report.add(f"tiny: predict after {EVERY} messages, p50", float(np.percentile(latencies, 50)), "ms")
     report.add(f"tiny: predict after {EVERY} messages, p99", float(np.percentile(latencies, 99)), "ms")
     if engine.stats.resets or engine.stats.absorbed < messages - EVERY:
@@ -263,11 +239,9 @@ def memory(report: Report, messages: int, warm: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="no compiled steps, a shorter memory run")
-    parser.add_argument("--json", metavar="FILE", help="write the figures as a list of objects")
-    parser.add_argument("--soak", type=int, metavar="N", help="messages of the memory run (default: 100000)")
-    args = parser.parse_args()
+    options = parser(__doc__, "no compiled steps, a shorter memory run")
+    options.add_argument("--soak", type=int, metavar="N", help="messages of the memory run (default: 100000)")
+    args = options.parse_args()
     torch.set_num_threads(1)
     report = Report()
     pushes(report)
@@ -275,7 +249,7 @@ def main() -> None:
     messages = args.soak or (30_000 if args.quick else 100_000)
     memory(report, messages, min(10_000, messages // 3))
     if args.json:
-        Path(args.json).write_text(json.dumps(report.lines, indent=1) + "\n")
+        report.write_json(args.json)
 
 
 if __name__ == "__main__":

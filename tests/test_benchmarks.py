@@ -54,9 +54,11 @@ def test_targets_from_above_and_from_below(tmp_path: Path, capsys: pytest.Captur
 
 def test_cases_take_turns_and_warming_up_does_not_count():
     order: list[str] = []
-    found = measuring.in_turns({name: (lambda name=name: order.append(name)) for name in "ab"}, 3, warm_up=1)
-    assert order == list("abababab")
-    assert set(found) == {"a", "b"} and all(seconds >= 0 for seconds in found.values())
+    cases = {name: (lambda name=name: order.append(name)) for name in "ab"}
+    found = measuring.in_turns(cases, 3, warm_up=1, in_a_row={"b": 2})
+    assert order == list("abbabbabbabb")
+    assert {name: len(times) for name, times in found.items()} == {"a": 3, "b": 6}
+    assert measuring.medians({"a": [3.0, 1.0, 2.0]}) == {"a": 2.0}
 
 
 def test_the_rival_sees_the_same_band_and_has_as_many_weights():
