@@ -206,7 +206,8 @@ def main(argv: list[str] | None = None) -> int:
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
     title = f"{device}, torch {torch.__version__}"
     print(title)
-    torch.set_float32_matmul_precision("high")
+    if torch.cuda.is_available():
+        torch.set_float32_matmul_precision("high")
     report = Report()
     bench = Bench(sizes, args.peak_tflops, report)
     failed = 0
