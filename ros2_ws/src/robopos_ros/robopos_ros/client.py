@@ -53,6 +53,7 @@ class Client:
     """
 
     def __init__(self, inputs: Mapping[str, str], streams: list[str], domain_id: int, namespace: str = "") -> None:
+        self.domain_id = domain_id
         os.environ.update(private_environment(domain_id))
         self._context = Context()
         rclpy.init(args=[], context=self._context, domain_id=domain_id)
@@ -93,12 +94,22 @@ class Client:
 
     def listen(self, topic: str, kind: str) -> list[Any]:
         """A list that grows with the messages on a topic below the node's own name."""
+        return self.listen_at(f"{self._name}/{topic}", kind)
+
+    def listen_at(self, topic: str, kind: str) -> list[Any]:
+        """A list that grows with the messages on a topic."""
         heard: list[Any] = []
-        self._listened.append(f"{self._name}/{topic}")
-        self._node.create_subscription(
-            message_class(kind), f"{self._name}/{topic}", heard.append, QoSProfile(depth=1000)
-        )
+        self._listened.append(topic)
+        self._node.create_subscription(message_class(kind), topic, heard.append, QoSProfile(depth=1000))
         return heard
+
+    def subscribe_raw(self, topic: str, kind: str, take: Callable[[bytes], None]) -> None:
+        """Have the serialized bytes of a topic."""
+
+        def receive(data: bytes) -> None:  # rclpy counts a callback's arguments
+            take(data)
+
+        self._node.create_subscription(message_class(kind), topic, receive, QoSProfile(depth=1000), raw=True)
 
     def publish(self, topic: str, data: bytes) -> None:
         """Send serialized bytes as they are."""
@@ -130,6 +141,10 @@ class Client:
         """Ask for a transition; whether it succeeded."""
         request = ChangeState.Request(transition=Transition(id=TRANSITIONS[transition]))
         return self._call(self._change, request, timeout_s).success
+
+    def now_ns(self) -> int:
+        """The clock of this side."""
+        return int(self._node.get_clock().now().nanoseconds)
 
     def reset(self, timeout_s: float = 20.0) -> tuple[bool, str]:
         """Ask for the context to be forgotten; whether that will be, and what was said."""
