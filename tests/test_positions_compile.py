@@ -72,7 +72,8 @@ def test_inductor_keeps_the_wrap_and_the_gradients(name: str) -> None:
         assert_close(
             torch.autograd.grad(found.square().sum(), learned),
             torch.autograd.grad(expected.square().sum(), learned),
-            atol=1e-3,
+            # Sums over 200 tokens of float32 products; those of the frequencies are in the hundreds.
+            atol=1e-2,
             rtol=1e-3,
         )
 
