@@ -64,8 +64,9 @@ class Client:
         qos = QoSProfile(depth=1000)  # reliable, keep last
         self._publishers = {topic: self.publisher(topic, kind, qos) for topic, kind in inputs.items()}
         self.predictions: list[Heard] = []
-        self._prediction_topics = [f"{self._name}/prediction/{stream}" for stream in streams]
-        for stream, topic in zip(streams, self._prediction_topics, strict=True):
+        self._streams = streams
+        for stream in streams:
+            topic = f"{self._name}/prediction/{stream}"
             self._node.create_subscription(JointTrajectory, topic, self._keeper(stream), qos)
         self._listened: list[str] = []
         self.diagnostics: DiagnosticArray | None = None  # the newest
@@ -157,20 +158,33 @@ class Client:
         result = self._call(self._set, request, timeout_s).results[0]
         return "" if result.successful else result.reason
 
-    def wait_connected(self, timeout_s: float = 60.0) -> None:
-        """Wait until the active node hears every topic and is heard.
+    def wait_connected(self, timeout_s: float = 60.0, names: Mapping[str, str] | None = None) -> None:
+        """Wait until the active node says that it hears every topic and is heard.
+
+        Until both ends of a connection know of it, what one of them sends is lost. `names` are the node's own for
+        topics that it remaps.
 
         Raises:
             ServingError: it did not come to that in time.
         """
 
+        inputs = {f"{self._name}: {(names or {}).get(topic, topic)}" for topic in self._publishers}
+
         def connected() -> bool:
-            heard = all(publisher.get_subscription_count() > 0 for publisher in self._publishers.values())
-            return heard and all(self._node.count_publishers(topic) > 0 for topic in self._prediction_topics)
+            array, self.diagnostics = self.diagnostics, None
+            if array is None:
+                return False
+            told = {status.name: {v.key: v.value for v in status.values} for status in array.status}
+            if told.get(self._name, {}).get("state") != "active":
+                return False
+            heard = all(told[self._name].get(f"listeners.{stream}") != "0" for stream in self._streams)
+            # Where the node cannot tell (Humble) what this side knows must do.
+            hears = all(told.get(name, {}).get("connected", "1") != "0" for name in inputs)
+            matched = all(publisher.get_subscription_count() > 0 for publisher in self._publishers.values())
+            return heard and hears and matched
 
         if not self.spin_until(connected, timeout_s):
-            raise ServingError(f"the node did not subscribe to the inputs within {timeout_s:g} s")
-        self.spin_for(0.3)  # both ends of a connection learn of it one after the other
+            raise ServingError(f"the node did not become active, hear the inputs and be heard within {timeout_s:g} s")
 
     def wait_heard(self, timeout_s: float = 60.0) -> None:
         """Wait until everything that `listen` was asked for has a publisher that knows of it.
