@@ -105,7 +105,10 @@ def play(args: argparse.Namespace, stop: threading.Event) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """0 when it was played or stopped, 1 for a named error."""
     stop = stop_on_signals()
-    args = build_parser().parse_args(argv)
+    given = list(sys.argv[1:] if argv is None else argv)
+    if "--ros-args" in given:  # a launch system adds them to every node; the player has no use for any
+        given = given[: given.index("--ros-args")]
+    args = build_parser().parse_args(given)
     try:
         print(play(args, stop), flush=True)
     except RoboposError as error:
