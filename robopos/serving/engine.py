@@ -335,4 +335,4 @@ class Engine:
 
 
 def _is_stamp(value: object) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and -(2**63) <= value < 2**63
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and -(2**63) <= int(value) < 2**63
