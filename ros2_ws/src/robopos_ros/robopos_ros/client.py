@@ -126,6 +126,14 @@ class Client:
             self._executor.spin_once(timeout_sec=min(left_s, 0.1))
         return True
 
+    def spin_once(self, timeout_s: float) -> None:
+        """Serve one thing, or wait for one."""
+        self._executor.spin_once(timeout_sec=timeout_s)
+
+    def connected_to(self, topic: str) -> bool:
+        """Whether somebody hears what is published on one of the topics."""
+        return self._publishers[topic].get_subscription_count() > 0
+
     def spin_for(self, duration_s: float) -> None:
         """Serve for a while."""
         self.spin_until(lambda: False, duration_s)
