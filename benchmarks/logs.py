@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from measuring import Report, parser
 
 from robopos.logs import LogMessage, StreamSpec, read_log, schema_text, write_log
 from robopos.logs.schema import parse_schema
@@ -359,19 +360,6 @@ def make(path: Path, seconds: int, compression: str, image_bytes: int) -> Path:
     return path
 
 
-class Report:
-    """Collects and prints the lines."""
-
-    def __init__(self) -> None:
-        self.lines: list[dict[str, Any]] = []
-
-    def add(self, name: str, value: float, unit: str, target: float | None = None, reached: bool | None = None) -> None:
-        """One figure; `reached` says whether the target is met."""
-        self.lines.append({"name": name, "value": value, "unit": unit, "target": target, "reached": reached})
-        goal = "" if target is None else f"   target {target:g}: {'reached' if reached else 'NOT reached'}"
-        print(f"{name:58s} {value:10.3f} {unit}{goal}", flush=True)
-
-
 def compare(report: Report, label: str, path: Path, seconds: int, repeats: int, names: list[str]) -> None:
     """Measure ours and the peers on one file."""
     there = [name for name in names if importlib.util.find_spec(PEERS[name].module) is not None]
@@ -385,28 +373,26 @@ def compare(report: Report, label: str, path: Path, seconds: int, repeats: int, 
         if run["equal"] is False:
             print(f"{label}: {name} gives other values than were generated")
     ours = found["robopos"]
-    report.add(f"{label}: values equal to the generated ones", float(ours["equal"]), "", 1, ours["equal"])
+    report.add(f"{label}: values equal to the generated ones", float(ours["equal"]), at_least=1)
     extra = (ours["anonymous"] - ours["columns"]) / 1e6
-    report.add(f"{label}: anonymous memory beyond the columns", extra, "MB", 200, extra <= 200)
+    report.add(f"{label}: anonymous memory beyond the columns", extra, "MB", at_most=200)
     floor = ours["wall"] / found["decompression alone"]["wall"]
-    report.add(f"{label}: ours / decompression alone", floor, "x", 4 if label == "zstd" else None, floor <= 4)
+    report.add(f"{label}: ours / decompression alone", floor, "x", at_most=4 if label == "zstd" else None)
     for name, run in found.items():
         if name in ("robopos", "decompression alone"):
             continue
         target = {"images": 1.2 if name == "baglab C++" else None, "zstd": PEERS[name].target}.get(label)
         ratio = run["wall"] / ours["wall"]
-        report.add(f"{label}: {name} / ours", ratio, "x", target, target is not None and ratio >= target)
+        report.add(f"{label}: {name} / ours", ratio, "x", at_least=target)
         report.add(f"{label}: {name} / ours, CPU", run["cpu"] / ours["cpu"], "x")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="one minute instead of ten, the main file only")
-    parser.add_argument("--json", metavar="FILE", help="write the figures as a list of objects")
-    parser.add_argument("--folder", help="where the logs are made and kept (default: a temporary folder)")
+    options = parser(__doc__, "one minute instead of ten, the main file only")
+    options.add_argument("--folder", help="where the logs are made and kept (default: a temporary folder)")
     for hidden in ("--one", "--file", "--seconds"):
-        parser.add_argument(hidden, help=argparse.SUPPRESS)
-    args = parser.parse_args()
+        options.add_argument(hidden, help=argparse.SUPPRESS)
+    args = options.parse_args()
     if args.one:
         measure_here(args.one, args.file, int(args.seconds))
         return
@@ -420,17 +406,18 @@ def main() -> None:
         compare(report, "zstd", main_file, seconds, repeats, list(PEERS))
         measure(["robopos cached"], main_file, seconds, 1)  # fills the cache
         cached = measure(["robopos cached"], main_file, seconds, repeats)["robopos cached"]
-        first = next(line["value"] for line in report.lines if line["name"] == "zstd: robopos, wall")
+        first = next(figure.value for figure in report.figures if figure.name == "zstd: robopos, wall")
         report.add("zstd: through the cache, wall", cached["wall"], "s")
         share = cached["wall"] / first
-        report.add("zstd: through the cache / first read", share, "x", 0.2, share <= 0.2 and cached["equal"])
+        report.add("zstd: through the cache / first read", share, "x", at_most=0.2)
+        report.add("zstd: through the cache, values equal to the generated ones", float(cached["equal"]), at_least=1)
         if not args.quick:
             few = ["decompression alone", "robopos", "baglab C++"]
             compare(report, "lz4", make(folder / "lz4.mcap", seconds, "lz4", 0), seconds, repeats, few)
             compare(report, "none", make(folder / "none.mcap", seconds, "none", 0), seconds, repeats, few)
             compare(report, "images", make(folder / "images.mcap", seconds, "zstd", 60_000), seconds, repeats, few)
     if args.json:
-        Path(args.json).write_text(json.dumps(report.lines, indent=1) + "\n")
+        report.write_json(args.json)
 
 
 if __name__ == "__main__":

@@ -9,14 +9,12 @@ come with `pip install robopos[bench]`; one that is missing is named and left ou
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
-import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
+from measuring import Report, in_turns, parser
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
@@ -28,16 +26,6 @@ WIDTH = H * D
 STEP_NS = 5_000_000
 EPOCH_NS = 1_700_000_000 * 10**9
 TOKEN, SECONDS = 1_000_003, 100_000.0137
-
-
-class Row(NamedTuple):
-    """One line of the result: a ratio of times or an error, with what was to be reached."""
-
-    name: str
-    value: float
-    unit: str
-    target: float | None
-    reached: bool | None
 
 
 class Peer(NamedTuple):
@@ -56,51 +44,37 @@ class Peer(NamedTuple):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="few rounds: whether it runs, not how fast")
-    parser.add_argument("--json", metavar="FILE", help="write the rows as JSON")
-    parser.add_argument("--threads", type=int, default=2, help="threads of torch (default: 2)")
-    args = parser.parse_args()
+    options = parser(__doc__, "few rounds: whether it runs, not how fast")
+    options.add_argument("--threads", type=int, default=2, help="threads of torch (default: 2)")
+    args = options.parse_args()
     torch.set_num_threads(args.threads)
     torch.manual_seed(0)
     peers = load_peers()
     rounds = 3 if args.quick else 41
-    rows = [
-        *rotary_rows(peers, rounds),
-        *additive_rows(peers, rounds),
-        *alibi_rows(3 if args.quick else 15),
-        *error_rows(peers),
-    ]
-    for row in rows:
-        target = "" if row.target is None else f"<= {row.target:g} {'reached' if row.reached else 'NOT reached'}"
-        print(f"{row.name:76} {row.value:10.3g} {row.unit:6} {target}")
+    report = Report()
+    rotary(report, peers, rounds)
+    additive(report, peers, rounds)
+    alibi(report, 3 if args.quick else 15)
+    errors(report, peers)
     if args.json:
-        with open(args.json, "w") as file:
-            json.dump([row._asdict() for row in rows], file, indent=1)
+        report.write_json(args.json)
 
 
 def measure(cases: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """Best milliseconds of each case over interleaved rounds, after two to warm up."""
-    times: dict[str, list[float]] = {name: [] for name in cases}
-    for turn in range(rounds + 2):
-        for name, case in cases.items():
-            start = time.perf_counter()
-            case()
-            if turn >= 2:
-                times[name].append((time.perf_counter() - start) * 1e3)
-    return {name: min(values) for name, values in times.items()}
+    """Best milliseconds of each case."""
+    return {name: 1e3 * min(times_s) for name, times_s in in_turns(cases, rounds).items()}
 
 
-def against(name: str, ours: float, other: float, target: float | None) -> Row:
-    ratio = ours / other
-    return Row(f"{name} ({ours:.2f} / {other:.2f} ms)", ratio, "x", target, None if target is None else ratio <= target)
+def against(report: Report, name: str, ours: float, other: float, target: float | None) -> None:
+    """A ratio of times; small is good."""
+    report.add(f"{name} ({ours:.2f} / {other:.2f} ms)", ours / other, "x", at_most=target)
 
 
 def stamps() -> Tensor:
     return EPOCH_NS + torch.arange(N).expand(B, N).contiguous() * STEP_NS
 
 
-def rotary_rows(peers: dict[str, Peer], rounds: int) -> list[Row]:
+def rotary(report: Report, peers: dict[str, Peer], rounds: int) -> None:
     plan = build_positions("time-rotary", dim=WIDTH, heads=H).plan(Positions(time_ns=stamps()))
     q, k = torch.randn(2, B, H, N, D).unbind()
     turning = {name: peer.rotate for name, peer in peers.items() if peer.rotate}
@@ -122,15 +96,14 @@ def rotary_rows(peers: dict[str, Peer], rounds: int) -> list[Row]:
         {"ours": both_ways(plan.rotate), **{name: both_ways(rotate) for name, rotate in turning.items()}}, rounds
     )
     goals = {"transformers": (0.2, 0.3), "rotary-embedding-torch": (0.1, 0.2)}
-    rows = [against("rotary, contiguous: ours / copying q and k", forward["ours"], forward["copy"], 2.0)]
+    against(report, "rotary, contiguous: ours / copying q and k", forward["ours"], forward["copy"], 2.0)
     for name in turning:
         there, back = goals.get(name, (None, None))
-        rows.append(against(f"rotary, contiguous: ours / {name}", forward["ours"], forward[name], there))
-        rows.append(against(f"rotary, forward + backward: ours / {name}", trained["ours"], trained[name], back))
-    return rows
+        against(report, f"rotary, contiguous: ours / {name}", forward["ours"], forward[name], there)
+        against(report, f"rotary, forward + backward: ours / {name}", trained["ours"], trained[name], back)
 
 
-def additive_rows(peers: dict[str, Peer], rounds: int) -> list[Row]:
+def additive(report: Report, peers: dict[str, Peer], rounds: int) -> None:
     x = torch.randn(B, N, WIDTH)
     index, on_time = SinusoidalEncoding(WIDTH), build_positions("time-sinusoidal", dim=WIDTH)
     scheme = build_positions("index-sinusoidal", dim=WIDTH)
@@ -150,25 +123,23 @@ def additive_rows(peers: dict[str, Peer], rounds: int) -> list[Row]:
             cases[f"time {name}"] = lambda add=peer.add_time: add(x, seconds)
     with torch.no_grad():
         found = measure(cases, rounds)
-    rows = []
     for name in peers:
         if f"index {name}" in found:
             other, goal = found[f"index {name}"], 0.8 if name == "positional-encodings" else None
-            rows.append(against(f"index sinusoid, table given: ours / {name}", found["table"], other, goal))
-            rows.append(against(f"index sinusoid, made anew: ours / {name}", found["fresh"], other, None))
+            against(report, f"index sinusoid, table given: ours / {name}", found["table"], other, goal)
+            against(report, f"index sinusoid, made anew: ours / {name}", found["fresh"], other, None)
         if f"time {name}" in found:
             other, goal = found[f"time {name}"], 1.3 if name == "x-transformers" else None
             label = f"exact time sinusoid, compiled: ours{{}} / {name}, inexact"
-            rows.append(against(label.format(""), found["shared"], other, goal))
+            against(report, label.format(""), found["shared"], other, goal)
             # Windows with stamps of their own, which the other cannot take: eight times as many sines.
-            rows.append(against(label.format(", own stamps a window"), found["each"], other, goal))
-    return rows
+            against(report, label.format(", own stamps a window"), found["each"], other, goal)
 
 
-def alibi_rows(rounds: int) -> list[Row]:
-    alibi, none = (build_positions(name, dim=WIDTH, heads=H) for name in ("time-alibi", "none"))
+def alibi(report: Report, rounds: int) -> None:
+    folding, none = (build_positions(name, dim=WIDTH, heads=H) for name in ("time-alibi", "none"))
     positions, band = Positions(time_ns=stamps()), {"context": N // 2, "context_s": 2.0}
-    free, banded, masked = alibi.plan(positions), alibi.plan(positions, **band), none.plan(positions, **band)
+    free, banded, masked = folding.plan(positions), folding.plan(positions, **band), none.plan(positions, **band)
     assert free.key_terms is not None and banded.key_terms is not None
     blocks = free._replace(key_terms=None)
     q, k, v = torch.randn(3, B, H, N, D).unbind()
@@ -183,22 +154,20 @@ def alibi_rows(rounds: int) -> list[Row]:
             },
             rounds,
         )
-    return [
-        against("alibi by time, no band: ours / plain causal attention", found["alibi"], found["causal"], 1.3),
-        against("alibi by time, band: ours / the same masked attention", found["banded"], found["masked"], 1.15),
-        against("alibi by time, beyond folding: by blocks / plain causal", found["blocks"], found["causal"], None),
-    ]
+    causal = found["causal"]
+    against(report, "alibi by time, no band: ours / plain causal attention", found["alibi"], causal, 1.3)
+    against(report, "alibi by time, band: ours / the same masked attention", found["banded"], found["masked"], 1.15)
+    against(report, "alibi by time, beyond folding: by blocks / plain causal", found["blocks"], causal, None)
 
 
-def error_rows(peers: dict[str, Peer]) -> list[Row]:
+def errors(report: Report, peers: dict[str, Peer]) -> None:
     """Largest error of a sine at a late position, against float64; narrow outputs round to 2e-3 by themselves."""
-    rows = []
     for dtype in (torch.float32, torch.bfloat16):
         label = str(dtype).removeprefix("torch.")
         for where, value in (("position 1e6", float(TOKEN)), ("1e5 s", SECONDS)):
             goal = 5e-7 if dtype == torch.float32 else 2.0**-8
             ours = our_error(value, where.endswith("s"), dtype)
-            rows.append(Row(f"error of a sine at {where}, {label}: ours", ours, "", goal, ours <= goal))
+            report.add(f"error of a sine at {where}, {label}: ours", ours, at_most=goal)
             for name, peer in peers.items():
                 if peer.sines is None or peer.frequencies is None:
                     continue
@@ -209,8 +178,7 @@ def error_rows(peers: dict[str, Peer]) -> list[Row]:
                     continue
                 exact = (peer.frequencies() * value).sin()
                 error = float((sines.double() - exact).abs().max())
-                rows.append(Row(f"error of a sine at {where}, {label}: {name}", error, "", None, None))
-    return rows
+                report.add(f"error of a sine at {where}, {label}: {name}", error)
 
 
 def our_error(value: float, on_time: bool, dtype: torch.dtype) -> float:

@@ -10,23 +10,23 @@ memory run; `--soak 1000000` lengthens it.
 
 from __future__ import annotations
 
-import argparse
 import gc
-import json
 import os
 import struct
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from measuring import Report, in_turns, medians, parser
 
 from robopos.errors import ServingError
 from robopos.logs import LogMessage, iter_messages, read_log, write_log
-from robopos.model import Bundle, ModelSettings, SequenceTransformer, StreamState
+from robopos.model import Bundle, ModelSettings, SequenceTransformer, Step, StreamState
 from robopos.model.defaults import fill_position_options
 from robopos.positions import Positions
 from robopos.sequences import (
@@ -54,21 +54,6 @@ SEQUENCE = SequenceSettings(
     horizons_s=[0.05, 0.1, 0.2, 0.5],
 )
 EVERY = 12  # messages a prediction: 600 a second, predictions at 50 Hz
-
-
-class Report:
-    """Figures, printed as they come."""
-
-    def __init__(self) -> None:
-        self.lines: list[dict[str, Any]] = []
-
-    def add(self, name: str, value: float, unit: str, target: float | None = None, at_most: bool = True) -> None:
-        reached = None if target is None else bool(value <= target if at_most else value >= target)
-        self.lines.append({"name": name, "value": value, "unit": unit, "target": target, "reached": reached})
-        wanted = (
-            "" if target is None else f"   target {'<=' if at_most else '>='} {target:g}: {'yes' if reached else 'NO'}"
-        )
-        print(f"{name:58s} {value:10.3f} {unit}{wanted}", flush=True)
 
 
 def traffic(seconds: float) -> list[tuple[str, bytes, int]]:
@@ -129,85 +114,101 @@ def part(tokens: Tokens, start: int, stop: int) -> Tokens:
     return Tokens(values, measured, observed, Positions(time_ns=tokens.positions.time_ns[start:stop]))
 
 
-def in_turns(roads: Mapping[str, tuple[Callable[[], object], int]], rounds: int) -> dict[str, np.ndarray]:
-    """Milliseconds of each call; a round calls each road so many times in a row."""
-    times: dict[str, list[float]] = {name: [] for name in roads}
-    for number in range(rounds + 2):
-        for name, (call, repeats) in roads.items():
-            for _ in range(repeats):
-                started = time.perf_counter()
-                call()
-                if number >= 2:  # two rounds warm up
-                    times[name].append((time.perf_counter() - started) * 1e3)
-    return {name: np.asarray(values) for name, values in times.items()}
+WINDOW = "window computed anew, eager"
+Road = tuple[Callable[[], object], int]
+"""What to call, and how many times in a row."""
 
 
-def step_roads(bundle: Bundle, folder: Path, quick: bool) -> dict[str, tuple[Callable[[], object], int]]:
-    """Each way to make a prediction after the next token, with the head."""
-    network, context = bundle.network, bundle.settings.context
-    tokens = random_tokens(bundle, 4 * context, seed=1)
-    window = part(tokens, 0, context)
-    window = window._replace(positions=Positions(time_ns=window.positions.time_ns[None]))
+class Roads:
+    """Ways to make a prediction after the next token of a full ring, with the head."""
 
-    def road(step: Any, size: int) -> Callable[[], object]:
-        state: StreamState = network.start()
-        state.absorb(network.step, part(tokens, 0, context), context)
-        place = context
+    def __init__(self, bundle: Bundle, folder: Path) -> None:
+        self._bundle, self._folder = bundle, folder
+        self._network, self._context = bundle.network, bundle.settings.context
+        self._tokens = random_tokens(bundle, 4 * self._context, seed=1)
+
+    def window(self) -> dict[str, Road]:
+        """What a step is held against."""
+        window = part(self._tokens, 0, self._context)
+        window = window._replace(positions=Positions(time_ns=window.positions.time_ns[None]))
+        return {WINDOW: (lambda: self._network.last(window), 1)}
+
+    def steps(self, label: str, of_size: Callable[[int], Step]) -> dict[str, Road]:
+        """Single tokens, and blocks, each with a ring of its own."""
+        return {
+            f"step, {label}": (self._road(of_size(1), 1), 20),
+            f"step of {BLOCK} tokens, {label}": (self._road(of_size(BLOCK), BLOCK), 10),
+        }
+
+    def exported(self, label: str, kind: str, suffix: str) -> dict[str, Road]:
+        """Steps from files; none where the tools are missing."""
+
+        def of_size(size: int) -> Step:
+            path = self._folder / f"step{size}{suffix}"
+            with torch.inference_mode(False):
+                parity = export_step(self._bundle, kind, path, block=size)
+            print(f"{label}, blocks of {size}: parity {parity.largest:.1e} over {parity.steps} steps")
+            return load_step(path, self._bundle, torch.device("cpu"), 1)[1]
+
+        try:
+            return self.steps(label, of_size)
+        except ServingError as error:
+            print(f"{label}: not measured: {error}")
+            return {}
+
+    def _road(self, step: Step, size: int) -> Callable[[], object]:
+        state: StreamState = self._network.start()
+        state.absorb(self._network.step, part(self._tokens, 0, self._context), self._context)
+        place = self._context
 
         def call() -> object:
             nonlocal place
-            place = context if place + size > 4 * context else place
-            state.absorb(step, part(tokens, place, place + size), size)
+            place = self._context if place + size > 4 * self._context else place
+            state.absorb(step, part(self._tokens, place, place + size), size)
             place += size
             assert state.encoded is not None
-            return network.predict(state.encoded)
+            return self._network.predict(state.encoded)
 
         return call
 
-    roads: dict[str, tuple[Callable[[], object], int]] = {
-        "window computed anew, eager": (lambda: network.last(window), 1),
-        "step, eager": (road(network.step, 1), 5),
-        f"step of {BLOCK} tokens, eager": (road(network.step, BLOCK), 3),
-    }
-    kinds = [("ONNX Runtime", "onnx", ".onnx")] + ([] if quick else [("AOTInductor", "aotinductor", ".pt2")])
-    for label, kind, suffix in kinds:
-        for size in (1, BLOCK):
-            path = folder / f"step{size}{suffix}"
-            name = f"step, {label}" if size == 1 else f"step of {size} tokens, {label}"
-            try:
-                with torch.inference_mode(False):
-                    parity = export_step(bundle, kind, path, block=size)
-            except ServingError as error:
-                print(f"{name}: not measured: {error}")
-                continue
-            print(f"{name}: parity {parity.largest:.1e} over {parity.steps} steps")
-            roads[name] = (road(load_step(path, bundle, torch.device("cpu"), 1)[1], size), 5)
-    if not quick:
-        compiled = torch.compile(network.step, dynamic=False, fullgraph=True)
-        roads["step, torch.compile"] = (road(compiled, 1), 5)
-    return roads
+
+def timed(report: Report, roads: dict[str, Road], rounds: int) -> dict[str, float]:
+    """Medians in seconds, and for each step how many times faster it is than the window beside it."""
+    calls = {name: call for name, (call, _) in roads.items()}
+    times = in_turns(calls, rounds, in_a_row={name: count for name, (_, count) in roads.items()})
+    median = medians(times)
+    for name, values in times.items():
+        report.add(f"small: {name}, p50", 1e3 * median[name], "ms")
+        report.add(f"small: {name}, p99", 1e3 * float(np.percentile(values, 99)), "ms")
+    return {name: median[WINDOW] / value for name, value in median.items()}
 
 
 @torch.inference_mode()
 def steps(report: Report, quick: bool) -> None:
-    """One prediction against the window."""
+    """One prediction against the window. A kind of step is timed beside the window alone, as one is deployed alone."""
     bundle = make_bundle("small", 512)
+    rounds = 12 if quick else 30
+    faster: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder:
-        times = in_turns(step_roads(bundle, Path(folder), quick), 12 if quick else 40)
-    median = {name: float(np.median(values)) for name, values in times.items()}
-    for name, values in times.items():
-        report.add(f"small: {name}, p50", median[name], "ms")
-        report.add(f"small: {name}, p99", float(np.percentile(values, 99)), "ms")
-    window = median["window computed anew, eager"]
-    report.add("small: window / step, eager", window / median["step, eager"], "x", 18, at_most=False)
-    exported = {name: value for name, value in median.items() if name in ("step, ONNX Runtime", "step, AOTInductor")}
-    if exported:
-        fastest = min(exported, key=exported.__getitem__)
-        report.add(f"small: window / {fastest}", window / exported[fastest], "x", 38, at_most=False)
-    for label in ("eager", "ONNX Runtime", "AOTInductor"):
-        if f"step of {BLOCK} tokens, {label}" in median:
-            ratio = median[f"step of {BLOCK} tokens, {label}"] / median[f"step, {label}"]
-            report.add(f"small: step of {BLOCK} tokens / step, {label}", ratio, "x", 3)
+        roads = Roads(bundle, Path(folder))
+        window, step = roads.window(), bundle.network.step
+        faster |= timed(report, window | roads.steps("eager", lambda _: step), rounds)
+        faster |= timed(report, window | roads.exported("ONNX Runtime", "onnx", ".onnx"), rounds)
+        if not quick:
+            faster |= timed(report, window | roads.exported("AOTInductor", "aotinductor", ".pt2"), rounds)
+            compiled = torch.compile(step, dynamic=False, fullgraph=True)
+            faster |= timed(report, window | roads.steps("torch.compile", lambda _: compiled), rounds)
+    labels = [
+        label for label in ("eager", "ONNX Runtime", "AOTInductor", "torch.compile") if f"step, {label}" in faster
+    ]
+    exported = [label for label in labels if label in ("ONNX Runtime", "AOTInductor")]
+    fastest = max(exported, key=lambda label: faster[f"step, {label}"], default=None)
+    for label in labels:
+        target = 18 if label == "eager" else 38 if label == fastest else None
+        report.add(f"small: window / step, {label}", faster[f"step, {label}"], "x", at_least=target)
+    for label in labels:
+        ratio = faster[f"step, {label}"] / faster[f"step of {BLOCK} tokens, {label}"]
+        report.add(f"small: step of {BLOCK} tokens / step, {label}", ratio, "x", at_most=3)
 
 
 def pushes(report: Report) -> None:
@@ -220,7 +221,7 @@ def pushes(report: Report) -> None:
         times.append((time.perf_counter() - started) * 1e6)
         if number % 100 == 0:
             engine.absorb()
-    report.add("push_raw: decode, admit, tokenize, p50", float(np.percentile(times, 50)), "us", 60)
+    report.add("push_raw: decode, admit, tokenize, p50", float(np.percentile(times, 50)), "us", at_most=60)
     report.add("push_raw: decode, admit, tokenize, p99", float(np.percentile(times, 99)), "us")
 
 
@@ -232,7 +233,9 @@ def resident_mb() -> float:
 
 def live_tensors() -> int:
     gc.collect()
-    return sum(isinstance(thing, torch.Tensor) for thing in gc.get_objects())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of deprecated things that are merely looked at
+        return sum(isinstance(thing, torch.Tensor) for thing in gc.get_objects())
 
 
 def memory(report: Report, messages: int, warm: int) -> None:
@@ -253,9 +256,11 @@ def memory(report: Report, messages: int, warm: int) -> None:
             tensors, resident = live_tensors(), resident_mb()
         if number == messages:
             break
-    report.add(f"tiny: resident size, {messages} against {warm} messages", resident_mb() - resident, "MB", 5)
-    report.add(f"tiny: live tensors, {messages} against {warm} messages", live_tensors() - tensors, "tensors", 0)
-    report.add("tiny: time busy / time recorded, 600 messages/s, 50 Hz", busy_s / (messages / 600), "x", 1)
+    report.add(f"tiny: resident size, {messages} against {warm} messages", resident_mb() - resident, "MB", at_most=5)
+    report.add(
+        f"tiny: live tensors, {messages} against {warm} messages", live_tensors() - tensors, "tensors", at_most=0
+    )
+    report.add("tiny: time busy / time recorded, 600 messages/s, 50 Hz", busy_s / (messages / 600), "x", at_most=1)
     report.add(f"tiny: predict after {EVERY} messages, p50", float(np.percentile(latencies, 50)), "ms")
     report.add(f"tiny: predict after {EVERY} messages, p99", float(np.percentile(latencies, 99)), "ms")
     if engine.stats.resets or engine.stats.absorbed < messages - EVERY:
@@ -263,11 +268,9 @@ def memory(report: Report, messages: int, warm: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="no compiled steps, a shorter memory run")
-    parser.add_argument("--json", metavar="FILE", help="write the figures as a list of objects")
-    parser.add_argument("--soak", type=int, metavar="N", help="messages of the memory run (default: 100000)")
-    args = parser.parse_args()
+    options = parser(__doc__, "no compiled steps, a shorter memory run")
+    options.add_argument("--soak", type=int, metavar="N", help="messages of the memory run (default: 100000)")
+    args = options.parse_args()
     torch.set_num_threads(1)
     report = Report()
     pushes(report)
@@ -275,7 +278,7 @@ def main() -> None:
     messages = args.soak or (30_000 if args.quick else 100_000)
     memory(report, messages, min(10_000, messages // 3))
     if args.json:
-        Path(args.json).write_text(json.dumps(report.lines, indent=1) + "\n")
+        report.write_json(args.json)
 
 
 if __name__ == "__main__":

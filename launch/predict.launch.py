@@ -24,6 +24,9 @@ def generate_launch_description() -> LaunchDescription:
             DeclareLaunchArgument(
                 "params_file", default_value=params_file, description="YAML file with the other parameters"
             ),
+            DeclareLaunchArgument(
+                "use_sim_time", default_value="false", description="take the time from /clock, as for a played log"
+            ),
             DeclareLaunchArgument("namespace", default_value="", description="namespace of node and topics"),
             DeclareLaunchArgument("log_level", default_value="info", description="debug, info, warn, error"),
             LifecycleNode(
@@ -37,6 +40,7 @@ def generate_launch_description() -> LaunchDescription:
                     {
                         "bundle": ParameterValue(LaunchConfiguration("bundle"), value_type=str),
                         "device": ParameterValue(LaunchConfiguration("device"), value_type=str),
+                        "use_sim_time": ParameterValue(LaunchConfiguration("use_sim_time"), value_type=bool),
                         "autostart": ParameterValue(LaunchConfiguration("autostart"), value_type=bool),
                     },
                 ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +46,14 @@ def arm_messages(seconds: float = 40.0, seed: int = 0, gap_s: float = 0.0) -> li
                 }
                 messages.append(LogMessage("/imu", "sensor_msgs/msg/Imu", log_ns, content))
     return sorted(messages, key=lambda message: message.log_time_ns)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Without a C++ compiler the tests that compile are skipped, and say so."""
+    if shutil.which(os.environ.get("CXX", "g++")) is None:
+        for item in items:
+            if item.get_closest_marker("compiler"):
+                item.add_marker(pytest.mark.skip(reason="torch.compile needs a C++ compiler (g++, or CXX) here"))
 
 
 @pytest.fixture(scope="session")

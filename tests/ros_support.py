@@ -6,12 +6,15 @@ import math
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import torch
 from rclpy.serialization import deserialize_message
+from robopos_ros.client import Client
+from robopos_ros.process import NodeProcess, free_domain
 from trajectory_msgs.msg import JointTrajectory
 
 from robopos.logs import LogMessage, iter_messages, read_log, schema_text, write_log
@@ -56,11 +59,9 @@ def make_log(path: Path, count: int) -> Path:
     return write_log(path, robot_messages(count))
 
 
-def make_bundle(
-    folder: Path, log: Path, *, positions: str = "time-rotary", clock: str = "header", loss: str = "mse"
-) -> Path:
-    """A bundle with the normalization of `log` and untrained weights: its numbers mean nothing, but are its own."""
-    sequence = SequenceSettings(
+def robot_sequence(clock: str = "header") -> SequenceSettings:
+    """What a bundle reads of `robot_messages`."""
+    return SequenceSettings(
         streams={
             "base": StreamSettings("odometry", ["twist.twist.linear.x", "twist.twist.linear.y"]),
             "beacon": StreamSettings("range", ["range"], transform="difference"),
@@ -69,6 +70,19 @@ def make_bundle(
         horizons_s=[0.1, 0.25],
         clock=clock,
     )
+
+
+def make_bundle(
+    folder: Path,
+    log: Path,
+    *,
+    positions: str = "time-rotary",
+    clock: str = "header",
+    loss: str = "mse",
+    sequence: SequenceSettings | None = None,
+) -> Path:
+    """A bundle with the normalization of `log` and untrained weights: its numbers mean nothing, but are its own."""
+    sequence = robot_sequence(clock) if sequence is None else sequence
     data = read_log(log, log_streams(sequence), clock=clock)
     layout = resolve_layout(sequence, data)
     dataset = SequenceDataset.build([data], layout, SplitSettings())
@@ -81,6 +95,24 @@ def make_bundle(
             # An untrained head predicts "no change"; with weights everywhere each input reaches the output.
             parameter.add_(0.2 * torch.randn_like(parameter))
     return Bundle(layout, settings, dataset.fit_normalization(), network).save(folder)
+
+
+@contextmanager
+def running(
+    bundle: Path, inputs: dict[str, str], streams: list[str], **parameters: object
+) -> Iterator[tuple[NodeProcess, Client]]:
+    """A node that is active and connected, and its other side; the node's words are shown when something fails."""
+    usual = {"device": "cpu", "min_context": 1, "publish_expired": True, "diagnostics_period_s": 0.2}
+    domain_id = free_domain()
+    with (
+        NodeProcess({"bundle": bundle} | usual | parameters, domain_id) as node,
+        Client(inputs, streams, domain_id) as client,
+    ):
+        try:
+            client.wait_connected()
+            yield node, client
+        finally:
+            print(node.output())
 
 
 def recordings(folder: Path) -> list[Path]:
@@ -99,16 +131,29 @@ def published_in(path: Path) -> list[tuple[int, str, bytes]]:
     return found
 
 
+def replay_by_command(bundle: Path, log: Path, out: Path) -> Path:
+    """`robopos replay` of a log, into `out`."""
+    command = [sys.executable, "-m", "robopos", "replay", str(bundle), str(log), "-o", str(out), "--device", "cpu"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+def assert_same(data: bytes, other: bytes) -> None:
+    """Two serialized predictions: of the same time and fields, with the same numbers."""
+    assert stamp_and_names(data) == stamp_and_names(other)
+    np.testing.assert_allclose(positions(data), positions(other), rtol=0, atol=1e-5)
+
+
 def assert_replay_is_what_was_published(bundle: Path, recording: Path, out: Path, *, settle: bool = False) -> int:
     """Every prediction of a recording against a replay of it; returns how many there were.
 
     With `settle`, by the command `robopos replay`, which predicts with full history alone; else by its function.
     """
     if settle:
-        command = [sys.executable, "-m", "robopos", "replay", str(bundle), str(recording), "-o", str(out)]
-        done = subprocess.run([*command, "--device", "cpu"], capture_output=True, text=True, check=False, timeout=120)
-        assert done.returncode == 0, done.stderr
-        replayed = {(inputs, topic): data for inputs, topic, data in published_in(out)}
+        replayed = {
+            (inputs, topic): data for inputs, topic, data in published_in(replay_by_command(bundle, recording, out))
+        }
     else:
         engine = Engine.load(bundle, device="cpu")
         replayed, inputs = {}, 0
@@ -120,9 +165,7 @@ def assert_replay_is_what_was_published(bundle: Path, recording: Path, out: Path
                 replayed[inputs, made.topic] = serialize(TYPE, made.message)
     published = published_in(recording)
     for inputs, topic, data in published:
-        again = replayed[inputs, topic]
-        assert stamp_and_names(data) == stamp_and_names(again)
-        np.testing.assert_allclose(positions(data), positions(again), rtol=0, atol=1e-5)
+        assert_same(data, replayed[inputs, topic])
     return len(published)
 
 

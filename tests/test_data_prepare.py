@@ -133,9 +133,7 @@ def test_members_are_checked(tmp_path):
     wheel = tmp_path / "some.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.writestr("gtsam/Data/Plaza1_DR.txt", "changed")
-    with pytest.raises(
-        prepare.PrepareError, match=r"Plaza1_DR\.txt in some\.whl has SHA-256 \w+, expected 41233e"
-    ):
+    with pytest.raises(prepare.PrepareError, match=r"Plaza1_DR\.txt in some\.whl has SHA-256 \w+, expected 41233e"):
         prepare.read_members(wheel, ["Plaza1_DR.txt"])
     with pytest.raises(prepare.PrepareError, match=r"no member gtsam/Data/Plaza1_TD\.txt"):
         prepare.read_members(wheel, ["Plaza1_TD.txt"])

@@ -114,6 +114,17 @@ def test_the_drafted_configuration_names_its_reasons(arm_log: Path) -> None:
     assert sequence["horizons_s"] == [0.1, 0.2, 0.5]
 
 
+def test_a_wheel_that_turns_on_is_seen_in_steps(tmp_path: Path) -> None:
+    path, messages = tmp_path / "wheels.mcap", []
+    for i in range(300):
+        header = {"stamp": 10_000 * MS + 20 * MS * i}
+        message = {"header": header, "name": ["wheel", "arm"], "position": [0.1 * i, np.sin(0.1 * i)]}
+        messages.append(LogMessage("/j", "sensor_msgs/msg/JointState", 10_000 * MS + 20 * MS * i, message))
+    stream = yaml.safe_load(draft_config(write_log(path, messages)))["data"]["sequence"]["streams"]["j"]
+    assert stream["fields"] == ["position"]
+    assert stream["transform"] == {"position[wheel]": "difference"}
+
+
 def test_a_log_whose_stamps_are_zero_is_drafted_on_the_log_clock(tmp_path: Path) -> None:
     path = tmp_path / "zero.mcap"
     write_log(path, [twist("/a", 10_000 * MS + i * MS, 0, float(i)) for i in range(200)])

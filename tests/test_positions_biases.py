@@ -211,6 +211,7 @@ def test_cached_keys_in_ring_order_give_what_the_window_gives(name: str) -> None
     assert_close(plan.attend(q[:, :, 37:], k[:, :, order], v[:, :, order]), whole[:, :, 37:])
 
 
+@pytest.mark.compiler
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "context"), [("time-alibi", 50), ("time-relative", None)])
 def test_the_fused_kernel_equals_the_blocks(name: str, context: int | None) -> None:

@@ -15,15 +15,16 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 LAUNCH = ROOT / "launch" / "predict.launch.py"
+EXAMPLE = ROOT / "launch" / "play.launch.py"
 CONFIG = ROOT / "configs" / "ros" / "predictor.yaml"
 PACKAGE = ROOT / "ros2_ws" / "src" / "robopos_ros"
 
 pytestmark = pytest.mark.ros
 
 
-def calls(name: str) -> list[ast.Call]:
-    """All calls of a function in the launch file."""
-    tree = ast.parse(LAUNCH.read_text())
+def calls(name: str, path: Path = LAUNCH) -> list[ast.Call]:
+    """All calls of a function in a launch file."""
+    tree = ast.parse(path.read_text())
     return [n for n in ast.walk(tree) if isinstance(n, ast.Call) and getattr(n.func, "id", "") == name]
 
 
@@ -40,10 +41,33 @@ def launch_parameters() -> dict[str, str]:
 
 def test_arguments_are_declared_and_used():
     declared = [call.args[0].value for call in calls("DeclareLaunchArgument")]
-    assert sorted(declared) == ["autostart", "bundle", "device", "log_level", "namespace", "params_file"]
+    expected = ["autostart", "bundle", "device", "log_level", "namespace", "params_file", "use_sim_time"]
+    assert sorted(declared) == expected
     assert {call.args[0].value for call in calls("LaunchConfiguration")} == set(declared)
     for call in calls("DeclareLaunchArgument"):
         assert keyword(call, "description").value
+
+
+def test_the_example_gives_the_player_and_the_node_what_they_know():
+    pytest.importorskip("rclpy", reason="rclpy is not installed: the player cannot be imported")
+    from robopos_ros.play import build_parser
+
+    declared = [call.args[0].value for call in calls("DeclareLaunchArgument", EXAMPLE)]
+    assert {call.args[0].value for call in calls("LaunchConfiguration", EXAMPLE)} == set(declared)
+    (player,) = calls("Node", EXAMPLE)
+    words = [
+        node.value
+        if isinstance(node, ast.Constant)
+        else {"log": "a.mcap", "rate": "2", "loop": "0"}[node.args[0].value]
+        for node in keyword(player, "arguments").elts
+    ]
+    args = build_parser().parse_args(words)
+    assert (str(args.log), args.rate, args.loop, args.clock, args.wait_s) == ("a.mcap", 2.0, 0, 100.0, 60.0)
+    (included,) = calls("IncludeLaunchDescription", EXAMPLE)
+    (given,) = [n for n in ast.walk(keyword(included, "launch_arguments")) if isinstance(n, ast.Dict)]
+    predict = [call.args[0].value for call in calls("DeclareLaunchArgument")]
+    assert {key.value for key in given.keys} <= set(predict)
+    assert f'"{keyword(player, "executable").value} = robopos_ros.play:main"' in (PACKAGE / "setup.py").read_text()
 
 
 def test_launch_and_parameter_file_set_every_parameter_of_the_node_once():
@@ -53,6 +77,7 @@ def test_launch_and_parameter_file_set_every_parameter_of_the_node_once():
     in_launch = launch_parameters()
     assert all(name == argument for name, argument in in_launch.items())
     in_file = yaml.safe_load(CONFIG.read_text())["/**"]["ros__parameters"]
+    assert in_launch.pop("use_sim_time")  # every node's own
     assert sorted([*in_launch, *in_file]) == sorted(PARAMETERS)
     for name, value in in_file.items():
         # The file shows the defaults, with their types: ROS refuses an integer for a float.
@@ -88,14 +113,15 @@ def test_the_node_takes_the_parameter_file():
     assert "qos_depth=7, qos_reliability='auto'" in done.stdout
 
 
-def test_the_launch_file_runs_where_launch_is():
+def test_the_launch_files_run_where_launch_is():
     pytest.importorskip("launch_ros", reason="launch_ros is not installed: it comes with a ROS 2 installation only")
     import importlib.util
 
-    spec = importlib.util.spec_from_file_location("predict_launch", LAUNCH)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    assert len(module.generate_launch_description().entities) == 7
+    for path, entities in ((LAUNCH, 8), (EXAMPLE, 6)):
+        spec = importlib.util.spec_from_file_location("a_launch_file", path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        assert len(module.generate_launch_description().entities) == entities
 
 
 def build_wheel(package: Path, out: Path) -> tuple[list[str], str]:
@@ -121,6 +147,7 @@ def test_the_build_carries_launch_and_parameter_file(tmp_path):
     assert sorted(share) == [
         "share/ament_index/resource_index/packages/robopos_ros",
         "share/robopos_ros/config/predictor.yaml",
+        "share/robopos_ros/launch/play.launch.py",
         "share/robopos_ros/launch/predict.launch.py",
         "share/robopos_ros/package.xml",
     ]

@@ -200,6 +200,16 @@ def test_splits_stand_in_order_with_a_guard_and_targets_stay_inside(log: Log, la
     np.testing.assert_array_equal(dataset.targets[inside], whole.targets[inside])
 
 
+def test_splits_by_log_take_whole_logs_in_order(log: Log, layout: SequenceLayout):
+    dataset = SequenceDataset.build([log] * 5, layout, SplitSettings(0.2, 0.4, by="log"))
+    size = len(log["joints"]) + len(log["imu"])
+    parts = [(b.split, b.start, b.stop) for b in dataset.blocks]
+    names = ["train", "train", "validation", "test", "test"]
+    assert parts == [(name, i * size, (i + 1) * size) for i, name in enumerate(names)]
+    with pytest.raises(SequenceError, match=r"split\.by is 'log' with 2 logs: it needs at least 3"):
+        SequenceDataset.build([log] * 2, layout, SplitSettings(by="log"))
+
+
 def test_normalization_knows_the_training_split_only(log: Log, layout: SequenceLayout):
     dataset = SequenceDataset.build([log], layout, SplitSettings())
     normalization = dataset.fit_normalization()

@@ -63,7 +63,7 @@ def test_evaluation_of_some_anchors_gives_what_evaluation_of_all_gives(trained: 
     bundle = Bundle.load(trained / "bundle")
     dataset = SequenceDataset.build([read_log(arm_log, bundle.layout.log_streams())], bundle.layout)
     every = predict(bundle, dataset, "all")
-    some = np.array([900, 12, 500, 501, 1200])
+    some = np.array([900, 500, 501, 1200])
     few = predict(bundle, dataset, "all", anchors=some, batch_size=50)
     np.testing.assert_allclose(few.values, every.values[some - every.anchors[0]], atol=1e-5)
     assert few.anchors.tolist() == some.tolist()

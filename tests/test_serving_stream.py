@@ -76,6 +76,11 @@ def test_too_long_a_backlog_is_a_reset_that_is_counted(trained: Path, arm_log: P
     np.testing.assert_array_equal(engine.predict().values, fresh.predict().values)
 
 
+def test_a_backlog_of_none_is_refused(trained: Path):
+    with pytest.raises(ServingError, match="max_backlog is 0, must be a number of tokens >= 1"):
+        Engine.load(trained / "bundle", device="cpu", max_backlog=0)
+
+
 def test_a_reset_forgets_the_cache(engine: Engine, trained: Path, arm_log: Path):
     feed(engine, arm_log, 0, 60)
     engine.predict()
@@ -135,6 +140,10 @@ def test_a_time_that_is_no_int64_is_refused_and_counted(engine: Engine, time_ns:
     with pytest.raises(ServingError, match="must be an integer of nanoseconds"):
         engine.push("joints", time_ns, [0.1, 0.2])
     assert engine.stats.streams["joints"].refused == 1 and engine.tokens == 0
+    if time_ns is not None:
+        engine.push("joints", START_NS, [0.1, 0.2])
+        with pytest.raises(ServingError, match=r"at_ns is .*, must be an integer of nanoseconds"):
+            engine.predict(at_ns=time_ns)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 1e300, -1e300])
@@ -214,7 +223,7 @@ def aged(arm_log: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_targets_of_aged_windows_lie_behind_the_age(arm_log: Path, aged: Path):
     bundle = Bundle.load(aged)
     dataset = SequenceDataset.build([read_log(arm_log, bundle.layout.log_streams())], bundle.layout)
-    columns = AgedColumns(dataset, bundle.normalization, "all", "cpu", max_age_s=0.2, seed=1)
+    columns = AgedColumns(dataset, bundle.normalization, "all", "cpu", None, max_age_s=0.2, seed=1)
     ends = torch.tensor([400, 700])
     batch = columns.batch(ends, 200)
     assert batch.age_s.shape == (2, 200) and batch.age_s.min() < 0.01 and 0.19 < batch.age_s.max() <= 0.2

@@ -160,7 +160,22 @@ def test_averaged_weights_and_early_stopping_come_by_configuration(arm_log: Path
         assert torch.equal(tensor, averaged[f"network.{name}"])
 
 
+def test_a_logger_of_the_configuration_comes_beside_csv_and_tensorboard(arm_log: Path, tmp_path: Path):
+    config = training_config(arm_log)
+    more = {"save_dir": str(tmp_path / "mine"), "name": "own", "version": ""}
+    config["trainer"] |= {
+        "max_steps": 4,
+        "logger": {"class_path": "lightning.pytorch.loggers.CSVLogger", "init_args": more},
+    }
+    assert train(tmp_path, config) == 0
+    assert (tmp_path / "mine" / "own" / "metrics.csv").is_file()
+    assert (tmp_path / "run" / "csv" / "metrics.csv").is_file() and list(
+        (tmp_path / "run" / "tensorboard").glob("events.*")
+    )
+
+
 @pytest.mark.slow
+@pytest.mark.compiler
 def test_a_compiled_training_gives_the_eager_one_and_does_not_recompile(arm_log: Path, tmp_path: Path):
     told = {}
     for name, flag in (("eager", "false"), ("compiled", "true")):

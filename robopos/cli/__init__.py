@@ -16,7 +16,10 @@ from robopos._version import __version__
 from robopos.errors import RoboposError
 
 # In the order of the road: look at a log, train on it, judge it, serve it.
-COMMANDS = ("inspect", "init", "plot", "train", "bundle", "evaluate", "check", "compare", "replay", "export", "serve")
+COMMANDS = (
+    *("inspect", "init", "plot", "train", "bundle", "evaluate", "check", "compare", "replay", "export"),
+    *("serve", "play", "doctor"),
+)
 
 
 def build_parser() -> argparse.ArgumentParser:

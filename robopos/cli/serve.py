@@ -26,12 +26,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     import json
-    import os
-    import sys
-    from importlib.util import find_spec
     from pathlib import Path
 
-    from robopos.errors import BundleError, ConfigError, ServingError
+    from robopos.cli.ros_module import run_module
+    from robopos.errors import BundleError, ConfigError
 
     bundle = Path(args.bundle).resolve()
     if not (bundle / "bundle.yaml").is_file():
@@ -42,14 +40,6 @@ def run(args: argparse.Namespace) -> None:
         for pair in pairs:
             if ":=" not in pair:
                 raise ConfigError(f"{option} {pair}: write NAME:=VALUE")
-    if find_spec("rclpy") is None:
-        raise ServingError(
-            "ROS 2 for Python (rclpy) is not installed: pip install 'robopos[ros]' on x86-64 Linux, "
-            "elsewhere source the set-up of a ROS 2 installation"
-        )
-    if find_spec("robopos_ros") is None:
-        raise ServingError("the package robopos_ros is not installed: pip install --no-deps ros2_ws/src/robopos_ros")
-
     # ROS reads values as YAML, of which JSON is a part: quoted, so that a folder called "1" stays text.
     arguments = ["-p", f"bundle:={json.dumps(str(bundle))}", "-p", f"device:={json.dumps(args.device)}"]
     if args.params_file is not None:
@@ -59,7 +49,4 @@ def run(args: argparse.Namespace) -> None:
     for flag, pairs in (("-p", args.param), ("-r", args.remap)):
         for pair in pairs:
             arguments += [flag, pair]
-    sys.stdout.flush()
-    sys.stderr.flush()
-    # The node takes this process over, so signals and the exit code are its own.
-    os.execv(sys.executable, [sys.executable, "-m", "robopos_ros", "--ros-args", *arguments])
+    run_module("robopos_ros", ["--ros-args", *arguments])

@@ -46,6 +46,7 @@ _FIELDS: dict[str, tuple[str, ...]] = {
 }
 # Without a bound: the model sees their steps.
 _UNBOUNDED = ("pose.pose.position", "pose.position", "latitude", "longitude", "altitude", "point")
+_TURNS = 4 * math.pi  # a joint that went further, in rad, turns without end
 _NICE_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
 _FEWEST = 100  # messages of a topic
 _MOST_TARGETS = 12
@@ -97,7 +98,7 @@ def _choose(path: Path, report: LogReport) -> list[_Chosen]:
         kept = [path for field in present for path in _moving(stream, field)]
         if not kept:
             continue
-        unbounded = [field for field in kept if field.startswith(_UNBOUNDED)]
+        unbounded = [item for field in kept for item in _unbounded(stream, field)]
         targets = _targets(stream, [field for field in kept if field not in unbounded], room)
         room -= sum(_width(stream, field) for field in targets)
         chosen.append(_Chosen(topic, _name(topic.topic, chosen), kept, unbounded, targets))
@@ -115,6 +116,19 @@ def _choose(path: Path, report: LogReport) -> list[_Chosen]:
 def _is_command(topic: str) -> bool:
     """What was measured is the better target than what was commanded."""
     return any(word in topic.lower() for word in ("command", "cmd", "control", "setpoint", "goal"))
+
+
+def _unbounded(stream: Stream, field: str) -> list[str]:
+    """The field, or those of its columns, that may grow without end: positions in the world, joints that turn on."""
+    if field.startswith(_UNBOUNDED):
+        return [field]
+    if short_name(stream.type) != "sensor_msgs/JointState" or not field.startswith("position"):
+        return []
+    columns = [number for number, name in enumerate(stream.names) if _below(name, field)]
+    turning = [
+        stream.names[n] for n in columns if np.nanmax(stream.values[:, n]) - np.nanmin(stream.values[:, n]) > _TURNS
+    ]
+    return [field] if len(turning) == len(columns) else turning
 
 
 def _targets(stream: Stream, fields: Sequence[str], room: int) -> list[str]:

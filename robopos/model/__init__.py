@@ -10,7 +10,7 @@ from robopos.model.bundle import (
 )
 from robopos.model.network import SequenceTransformer, loss_of
 from robopos.model.settings import ModelSettings
-from robopos.model.streaming import Ring, Step, StepOutput, StreamState, pick_mode
+from robopos.model.streaming import Ring, Step, StepOutput, StreamState, given_positions, pick_mode
 
 __all__ = [
     "Bundle",
@@ -23,6 +23,7 @@ __all__ = [
     "StreamState",
     "bundle_hash",
     "bundle_identity",
+    "given_positions",
     "loss_of",
     "pick_device",
     "pick_mode",

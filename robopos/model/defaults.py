@@ -7,6 +7,7 @@ from typing import Any
 
 from robopos.model.settings import SIZES, ModelSettings
 from robopos.positions.alibi import geometric_slopes
+from robopos.positions.relative import BUCKETS
 
 
 def fill_position_options(settings: ModelSettings, interval_s: float) -> ModelSettings:
@@ -41,5 +42,6 @@ def _options(part: str, settings: ModelSettings, interval_s: float) -> dict[str,
     if part == "index-learned":
         return {"max_length": settings.window}
     if part == "index-relative":
-        return {"max_distance": settings.context}
+        # A bucket holds a token at least.
+        return {"max_distance": max(settings.context, settings.position_options.get("buckets", BUCKETS))}
     return {}

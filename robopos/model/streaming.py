@@ -29,7 +29,7 @@ class Ring(NamedTuple):
     """(L, B, heads, S, D / heads)."""
     time_ns: Tensor
     """int64 (S,)."""
-    index: Tensor
+    index: Tensor  # type: ignore[assignment]
     """int64 (S,): the token's number."""
     valid: Tensor
     """bool (S,)."""
@@ -43,18 +43,19 @@ class Ring(NamedTuple):
 
     def positions_with(self, new: Positions) -> Positions:
         """Positions of the ring's tokens and of the new ones behind them, (S + N,)."""
-        old = (self.index, self.time_ns, self.valid)
-        joined = (torch.cat([a, b]) for a, b in zip(old, (new.index, new.time_ns, new.valid), strict=True))
-        return Positions(*joined)
+        index, time_ns, valid = given_positions(new)
+        return Positions(
+            torch.cat([self.index, index]), torch.cat([self.time_ns, time_ns]), torch.cat([self.valid, valid])
+        )
 
     def write(self, step: StepOutput, positions: Positions, first: int, count: int) -> None:
         """Put the first ``count`` tokens of a step, which begin with number ``first``, into their slots."""
-        assert positions.time_ns is not None
+        index, time_ns, _ = given_positions(positions)
         for rows, slots in self._spans(first, count):
             self.keys[..., slots, :] = step.keys[..., rows, :]
             self.values[..., slots, :] = step.values[..., rows, :]
-            self.time_ns[slots] = positions.time_ns[rows]
-            self.index[slots] = positions.index[rows]
+            self.time_ns[slots] = time_ns[rows]
+            self.index[slots] = index[rows]
             self.valid[slots] = True
 
     def _spans(self, first: int, count: int) -> Iterator[tuple[slice, slice]]:
@@ -77,6 +78,13 @@ class StepOutput(NamedTuple):
     """(L, B, heads, N, D / heads), turned."""
     values: Tensor
     """(L, B, heads, N, D / heads)."""
+
+
+def given_positions(positions: Positions) -> tuple[Tensor, Tensor, Tensor]:
+    """``index``, ``time_ns`` and ``valid`` (N,) of a block, which has them all."""
+    index, time_ns, valid, _ = positions
+    assert isinstance(index, Tensor) and isinstance(time_ns, Tensor) and isinstance(valid, Tensor)
+    return index, time_ns, valid
 
 
 Step = Callable[[Tokens, Ring], StepOutput]

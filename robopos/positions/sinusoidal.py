@@ -10,7 +10,7 @@ from torch import Tensor
 from robopos.errors import PositionError
 from robopos.positions.base import AdditiveEncoding, Clock, Options, clock_of
 from robopos.positions.periods import periods_for
-from robopos.positions.phases import angle, increments_of, phase
+from robopos.positions.phases import TURN, angle, increments_of, phase
 
 
 class SinusoidalEncoding(AdditiveEncoding):
@@ -34,6 +34,7 @@ class SinusoidalEncoding(AdditiveEncoding):
 
     OPTIONS: ClassVar[Options] = {"index": ("base",), "time": ("min_period_s", "max_period_s")}
     increments: Tensor
+    ahead: Tensor
 
     def __init__(
         self,
@@ -49,7 +50,12 @@ class SinusoidalEncoding(AdditiveEncoding):
             raise PositionError(f"dim is {dim}; sinusoids come in pairs, so it must be even")
         periods = periods_for(self.clock, dim // 2, base, min_period_s, max_period_s)
         self.register_buffer("increments", increments_of(periods))
+        # A cosine is a sine a quarter turn ahead, which is exact in integers.
+        self.register_buffer("ahead", torch.tensor([0, TURN // 4]).repeat(dim // 2), persistent=False)
 
     def encode(self, ticks: Tensor) -> Tensor:
+        if torch.compiler.is_compiling():
+            # One sine a channel, without interleaving, is one fused loop; in eager it would be twice the integers.
+            return angle(phase(ticks, self.increments.repeat_interleave(2)) + self.ahead, self.angle_dtype).sin()
         angles = angle(phase(ticks, self.increments), self.angle_dtype)
         return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)

@@ -160,8 +160,8 @@ class LiveTokens:
         values, measured, observed = self._values[slots], self._measured[slots], self._observed[slots]
         # Padding stands at the last token's time, where no scheme meets a number it never saw.
         values[count:], measured[count:], observed[count:] = 0.0, False, False
-        arrays = (torch.from_numpy(array)[None] for array in (values, measured, observed))
-        return Tokens(*arrays, Positions(time_ns=torch.from_numpy(self._time_ns[slots])))
+        one, two, three = (torch.from_numpy(array)[None] for array in (values, measured, observed))
+        return Tokens(one, two, three, Positions(time_ns=torch.from_numpy(self._time_ns[slots])))
 
     def snapshot(self) -> dict[str, Any]:
         """The state in plain types and tensors."""

@@ -170,21 +170,24 @@ class SequenceSettings:
 
 @dataclass(frozen=True)
 class SplitSettings:
-    """Time blocks of each log, in order: training, validation, test.
+    """What is trained on, what is validated on, what is judged on, in this order.
 
     Args:
-        validation: share of a log's time.
-        test: share of a log's time, at its end.
+        validation: share of each log's time, or of the logs.
+        test: share of each log's time, at its end, or of the logs, the last ones.
+        by: ``time``: each log is cut into three blocks; ``log``: whole logs, in the order given.
     """
 
     validation: float = 0.15
     test: float = 0.15
+    by: str = "time"
 
     def __post_init__(self) -> None:
         require(0 < self.validation < 1, "split.validation", self.validation, "a share between 0 and 1")
         require(0 < self.test < 1, "split.test", self.test, "a share between 0 and 1")
         total = self.validation + self.test
         require(total < 1, "split.validation + split.test", total, "below 1: training needs the rest")
+        require(self.by in ("time", "log"), "split.by", self.by, "time or log")
 
 
 def from_mapping(cls: type[Any], values: Mapping[str, Any], where: str) -> Any:

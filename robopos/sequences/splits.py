@@ -34,11 +34,24 @@ def whole_blocks(table: TokenTable) -> list[Block]:
 
 
 def split_blocks(table: TokenTable, layout: SequenceLayout, split: SplitSettings) -> list[Block]:
-    """Time blocks of each log by arrival; the tokens of the guard between two splits belong to none.
+    """Blocks of each split, by time or by log.
+
+    By time, the tokens of the guard between two splits belong to none; between logs no guard is needed.
 
     Raises:
         SequenceError: a split has no token.
     """
+    label = _by_log(table, split) if split.by == "log" else _by_time(table, layout, split)
+    for number, name in enumerate(SPLITS):
+        if not (label == number).any():
+            raise SequenceError(
+                f"the {name} split has no token: the log is too short for its share "
+                f"(each later split gives up {guard_s(layout):g} s as a guard)"
+            )
+    return _cut(label, table, SPLITS)
+
+
+def _by_time(table: TokenTable, layout: SequenceLayout, split: SplitSettings) -> np.ndarray:
     label = np.full(len(table), -1, np.int64)
     guard_ns = round(guard_s(layout) * 1e9)
     for log in np.unique(table.log):
@@ -50,13 +63,16 @@ def split_blocks(table: TokenTable, layout: SequenceLayout, split: SplitSettings
         part = np.searchsorted(np.asarray(cuts[1:]), arrival_ns, side="right")
         in_guard = (part > 0) & (arrival_ns - np.asarray(cuts)[part] < guard_ns)
         label[tokens] = np.where(in_guard, -1, part)
-    for number, name in enumerate(SPLITS):
-        if not (label == number).any():
-            raise SequenceError(
-                f"the {name} split has no token: the log is too short for its share "
-                f"(each later split gives up {guard_s(layout):g} s as a guard)"
-            )
-    return _cut(label, table, SPLITS)
+    return label
+
+
+def _by_log(table: TokenTable, split: SplitSettings) -> np.ndarray:
+    logs = int(table.log.max()) + 1
+    if logs < len(SPLITS):
+        raise SequenceError(f"split.by is 'log' with {logs} logs: it needs at least {len(SPLITS)}, or take 'time'")
+    test = max(1, round(split.test * logs))
+    validation = min(max(1, round(split.validation * logs)), logs - test - 1)
+    return np.searchsorted([logs - test - validation, logs - test], table.log, side="right")
 
 
 def _cut(label: np.ndarray, table: TokenTable, names: tuple[str, ...]) -> list[Block]:

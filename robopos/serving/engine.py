@@ -60,7 +60,7 @@ class Engine:
 
     Raises:
         ConfigError: an unknown mode, or ``stream`` with a scheme that does not stream.
-        ServingError: a step that cannot serve this bundle, or in mode ``window``.
+        ServingError: a step that cannot serve this bundle, or in mode ``window``; a ``max_backlog`` below 1.
     """
 
     def __init__(
@@ -73,6 +73,8 @@ class Engine:
         max_backlog: int = MAX_BACKLOG,
     ) -> None:
         self.bundle = bundle
+        if max_backlog < 1:
+            raise ServingError(f"max_backlog is {max_backlog}, must be a number of tokens >= 1")
         self.device = pick_device(device)
         self.mode = pick_mode(bundle.network.positions, mode)
         self._network = bundle.network.to(self.device).eval()
@@ -164,8 +166,7 @@ class Engine:
         stats.received += 1
         fields = self.bundle.layout.streams[number].fields
         self.advanced = False
-        whole = isinstance(time_ns, (int, np.integer)) and not isinstance(time_ns, bool)
-        if not whole or not -(2**63) <= time_ns < 2**63:
+        if not _is_stamp(time_ns):
             stats.refused += 1
             raise ServingError(f"stream {name}: time_ns is {time_ns!r}, must be an integer of nanoseconds (int64)")
         row = np.asarray(values, np.float64)
@@ -225,7 +226,7 @@ class Engine:
             at_ns: the time to count horizons from, after the newest message's; ``None`` is that message's.
 
         Raises:
-            ServingError: ``at_ns`` is before the newest message, or further after it than was trained for
+            ServingError: ``at_ns`` is no int64, before the newest message, or further after it than was trained for
                 (``max_input_age_s``).
         """
         reference_ns = self._live.reference_ns
@@ -233,6 +234,8 @@ class Engine:
             return None
         horizons_s = np.asarray(self.bundle.layout.horizons_s)
         told_s = None
+        if at_ns is not None and not _is_stamp(at_ns):
+            raise ServingError(f"at_ns is {at_ns!r}, must be an integer of nanoseconds (int64)")
         if at_ns is not None and at_ns != reference_ns:
             told_s = horizons_s + self._elapsed_s(at_ns, reference_ns)
         started = time.perf_counter()
@@ -329,3 +332,7 @@ class Engine:
         if name not in self._numbers:
             raise ServingError(f"stream {name!r} is unknown; the bundle's are {', '.join(self._numbers)}")
         return self._numbers[name]
+
+
+def _is_stamp(value: object) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and -(2**63) <= int(value) < 2**63

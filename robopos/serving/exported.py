@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from robopos.errors import ServingError
-from robopos.model import Bundle, Ring, SequenceTransformer, Step, StepOutput, bundle_identity
+from robopos.model import Bundle, Ring, SequenceTransformer, Step, StepOutput, bundle_identity, given_positions
 from robopos.positions import Positions
 from robopos.sequences import Tokens
 
@@ -109,7 +109,7 @@ def step_inputs(tokens: Tokens, ring: Ring, horizons_s: Tensor) -> dict[str, Ten
     ``token_valid`` (N,); ``ring_time_ns``, ``ring_index``, ``ring_valid`` (S,); ``horizons_s`` (H,) float64; and for
     each layer, by its number, ``ring_keys_0``, ``ring_values_0`` (1, heads, S, D / heads).
     """
-    index, time_ns, valid, _ = tokens.positions
+    index, time_ns, valid = given_positions(tokens.positions)
     given = (tokens.values[0], tokens.measured[0], tokens.observed[0], time_ns, index, valid)
     named = dict(zip(TOKEN_INPUTS, given, strict=True))
     named |= dict(zip(RING_INPUTS, (ring.time_ns, ring.index, ring.valid), strict=True))

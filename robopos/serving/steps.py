@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from robopos.errors import ServingError
-from robopos.model import Bundle, Ring, SequenceTransformer, Step, StepOutput
+from robopos.model import Bundle, Ring, SequenceTransformer, Step, StepOutput, given_positions
 from robopos.positions import Positions
 from robopos.sequences import Tokens
 
@@ -56,10 +56,9 @@ class GraphStep:
         return output
 
     def _capture(self, tokens: Tokens, ring: Ring) -> tuple[torch.cuda.CUDAGraph, Tokens, Ring, StepOutput]:
-        index, time_ns, valid, _ = (None if x is None else x.clone() for x in tokens.positions)
-        values, measured, observed = (x.clone() for x in tokens[:3])
+        values, measured, observed, index, time_ns, valid = (x.clone() for x in _tensors(tokens))
         inputs = Tokens(values, measured, observed, Positions(index, time_ns, valid))
-        aside = torch.cuda.Stream()
+        aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         aside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(aside):
             for _ in range(3):  # libraries set themselves up before a capture
@@ -72,7 +71,7 @@ class GraphStep:
 
 
 def _tensors(tokens: Tokens) -> list[Tensor]:
-    return [*tokens[:3], *(x for x in tokens.positions if x is not None)]
+    return [tokens.values, tokens.measured, tokens.observed, *given_positions(tokens.positions)]
 
 
 def exported_steps(

@@ -72,7 +72,7 @@ class SequenceData(LightningDataModule):
     Args:
         logs: paths of MCAP files.
         sequence: streams, targets and horizons.
-        split: shares of each log's time for validation and test.
+        split: what is kept for validation and test: shares of each log's time, or whole logs.
         batch_size: windows of a training batch.
         batches_per_epoch: training batches between two validations.
         seed: of the order of windows, and of degraded copies.
@@ -142,7 +142,7 @@ class SequenceData(LightningDataModule):
         blocks = self.dataset.blocks
         return {
             "logs": list(self.logs),
-            "split": {"validation": self.split.validation, "test": self.split.test},
+            "split": asdict(self.split),
             "tokens": {split: sum(b.stop - b.start for b in blocks if b.split == split) for split in _names(blocks)},
             "messages": dict(self.dataset.table.counts),
             "seed": self.seed,

@@ -38,5 +38,10 @@ setup(
         (f"share/{PACKAGE}/launch", shared_files("launch", "*.launch.py")),
         (f"share/{PACKAGE}/config", shared_files("configs/ros", "*.yaml")),
     ],
-    entry_points={"console_scripts": ["predictor = robopos_ros.__main__:main"]},
+    entry_points={
+        "console_scripts": [
+            "predictor = robopos_ros.__main__:main",
+            "play = robopos_ros.play:main",
+        ]
+    },
 )

@@ -53,6 +53,7 @@ class Client:
     """
 
     def __init__(self, inputs: Mapping[str, str], streams: list[str], domain_id: int, namespace: str = "") -> None:
+        self.domain_id = domain_id
         os.environ.update(private_environment(domain_id))
         self._context = Context()
         rclpy.init(args=[], context=self._context, domain_id=domain_id)
@@ -63,8 +64,9 @@ class Client:
         qos = QoSProfile(depth=1000)  # reliable, keep last
         self._publishers = {topic: self.publisher(topic, kind, qos) for topic, kind in inputs.items()}
         self.predictions: list[Heard] = []
-        self._prediction_topics = [f"{self._name}/prediction/{stream}" for stream in streams]
-        for stream, topic in zip(streams, self._prediction_topics, strict=True):
+        self._streams = streams
+        for stream in streams:
+            topic = f"{self._name}/prediction/{stream}"
             self._node.create_subscription(JointTrajectory, topic, self._keeper(stream), qos)
         self._listened: list[str] = []
         self.diagnostics: DiagnosticArray | None = None  # the newest
@@ -93,12 +95,22 @@ class Client:
 
     def listen(self, topic: str, kind: str) -> list[Any]:
         """A list that grows with the messages on a topic below the node's own name."""
+        return self.listen_at(f"{self._name}/{topic}", kind)
+
+    def listen_at(self, topic: str, kind: str) -> list[Any]:
+        """A list that grows with the messages on a topic."""
         heard: list[Any] = []
-        self._listened.append(f"{self._name}/{topic}")
-        self._node.create_subscription(
-            message_class(kind), f"{self._name}/{topic}", heard.append, QoSProfile(depth=1000)
-        )
+        self._listened.append(topic)
+        self._node.create_subscription(message_class(kind), topic, heard.append, QoSProfile(depth=1000))
         return heard
+
+    def subscribe_raw(self, topic: str, kind: str, take: Callable[[bytes], None]) -> None:
+        """Have the serialized bytes of a topic."""
+
+        def receive(data: bytes) -> None:  # rclpy counts a callback's arguments
+            take(data)
+
+        self._node.create_subscription(message_class(kind), topic, receive, QoSProfile(depth=1000), raw=True)
 
     def publish(self, topic: str, data: bytes) -> None:
         """Send serialized bytes as they are."""
@@ -113,6 +125,14 @@ class Client:
                 return False
             self._executor.spin_once(timeout_sec=min(left_s, 0.1))
         return True
+
+    def spin_once(self, timeout_s: float) -> None:
+        """Serve one thing, or wait for one."""
+        self._executor.spin_once(timeout_sec=timeout_s)
+
+    def connected_to(self, topic: str) -> bool:
+        """Whether somebody hears what is published on one of the topics."""
+        return self._publishers[topic].get_subscription_count() > 0
 
     def spin_for(self, duration_s: float) -> None:
         """Serve for a while."""
@@ -131,6 +151,10 @@ class Client:
         request = ChangeState.Request(transition=Transition(id=TRANSITIONS[transition]))
         return self._call(self._change, request, timeout_s).success
 
+    def now_ns(self) -> int:
+        """The clock of this side."""
+        return int(self._node.get_clock().now().nanoseconds)
+
     def reset(self, timeout_s: float = 20.0) -> tuple[bool, str]:
         """Ask for the context to be forgotten; whether that will be, and what was said."""
         answer = self._call(self._reset, Trigger.Request(), timeout_s)
@@ -142,20 +166,33 @@ class Client:
         result = self._call(self._set, request, timeout_s).results[0]
         return "" if result.successful else result.reason
 
-    def wait_connected(self, timeout_s: float = 60.0) -> None:
-        """Wait until the active node hears every topic and is heard.
+    def wait_connected(self, timeout_s: float = 60.0, names: Mapping[str, str] | None = None) -> None:
+        """Wait until the active node says that it hears every topic and is heard.
+
+        Until both ends of a connection know of it, what one of them sends is lost. `names` are the node's own for
+        topics that it remaps.
 
         Raises:
             ServingError: it did not come to that in time.
         """
 
+        inputs = {f"{self._name}: {(names or {}).get(topic, topic)}" for topic in self._publishers}
+
         def connected() -> bool:
-            heard = all(publisher.get_subscription_count() > 0 for publisher in self._publishers.values())
-            return heard and all(self._node.count_publishers(topic) > 0 for topic in self._prediction_topics)
+            array, self.diagnostics = self.diagnostics, None
+            if array is None:
+                return False
+            told = {status.name: {v.key: v.value for v in status.values} for status in array.status}
+            if told.get(self._name, {}).get("state") != "active":
+                return False
+            heard = all(told[self._name].get(f"listeners.{stream}") != "0" for stream in self._streams)
+            # Where the node cannot tell (Humble) what this side knows must do.
+            hears = all(told.get(name, {}).get("connected", "1") != "0" for name in inputs)
+            matched = all(publisher.get_subscription_count() > 0 for publisher in self._publishers.values())
+            return heard and hears and matched
 
         if not self.spin_until(connected, timeout_s):
-            raise ServingError(f"the node did not subscribe to the inputs within {timeout_s:g} s")
-        self.spin_for(0.3)  # both ends of a connection learn of it one after the other
+            raise ServingError(f"the node did not become active, hear the inputs and be heard within {timeout_s:g} s")
 
     def wait_heard(self, timeout_s: float = 60.0) -> None:
         """Wait until everything that `listen` was asked for has a publisher that knows of it.

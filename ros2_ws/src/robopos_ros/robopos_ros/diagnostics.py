@@ -53,6 +53,8 @@ def input_status(
         values["age_s"] = age_s
     values |= {"largest_gap_s": health.largest_gap_s, "other_frames": health.other_frames}
     values |= {"publishers": ", ".join(health.publishers), "reliability": health.reliability}
+    if health.connected is not None:
+        values["connected"] = health.connected
     # `received` and `refused` of the engine are those above.
     values |= {key: value for key, value in engine.items() if key not in values and isinstance(value, int)}
     return _status(name, bundle, findings, "receiving", values)

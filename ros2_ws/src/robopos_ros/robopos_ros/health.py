@@ -23,6 +23,7 @@ class InputHealth:
     publishers: tuple[str, ...] = ()  # nodes that publish the topic in its type
     other_types: tuple[str, ...] = ()  # types that others publish under the topic's name
     reliability: str = ""  # of the subscription
+    connected: int | None = None  # publishers that the subscription has matched; None where rclpy cannot tell
 
     def receive(self, monotonic_ns: int) -> None:
         """Count a message at its receipt."""

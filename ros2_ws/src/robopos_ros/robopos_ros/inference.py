@@ -19,6 +19,7 @@ from robopos_ros.parameters import Settings
 
 MOST_WAITING = 10_000  # messages; more of them are older than any prediction is worth
 ABSORB_AT = 256  # tokens that wait in the engine
+STATS_PERIOD_S = 0.1  # between two copies of the engine's statistics, which cost as much as reading a message
 
 
 class Logger(Protocol):
@@ -101,6 +102,7 @@ class Inference:
         self.horizon_left_s = Samples()
         self.failure = ""
         self._engine_stats: dict[str, Any] = engine.stats.to_dict()
+        self._stats_due_s: float | None = None  # None while the copy is what there is
 
     def start(self) -> None:
         """Begin to take messages."""
@@ -137,7 +139,7 @@ class Inference:
             self._thread.join()
 
     def snapshot(self) -> dict[str, Any]:
-        """Counts of the node and of the engine, as of the last step."""
+        """Counts of the node and of the engine, not older than `STATS_PERIOD_S` while the engine is not busy."""
         with self._condition:
             queued = len(self._queue)
         left = self.horizon_left_s.ascending()
@@ -162,12 +164,20 @@ class Inference:
         """What came in; nothing when only a prediction is due, None at the end."""
         with self._condition:
             while not (self._queue or self._stopping or self._due()):
-                wait_s = max(0.0, self._next_tick_s - time.monotonic()) if self._fresh is not None else None
-                self._condition.wait(wait_s)
+                self._copy_stats()
+                due_s = [at_s for at_s in (self._stats_due_s, self._tick_s()) if at_s is not None]
+                self._condition.wait(max(0.0, min(due_s) - time.monotonic()) if due_s else None)
             if self._stopping:
                 return None
             batch, self._queue = self._queue, []
             return batch
+
+    def _tick_s(self) -> float | None:
+        return None if self._fresh is None else self._next_tick_s
+
+    def _copy_stats(self) -> None:
+        if self._stats_due_s is not None and time.monotonic() >= self._stats_due_s:
+            self._engine_stats, self._stats_due_s = self._engine.stats.to_dict(), None
 
     def _due(self) -> bool:
         if self._fresh is None:
@@ -185,7 +195,9 @@ class Inference:
                     self._engine.absorb()
         if self._due():
             self._predict()
-        self._engine_stats = self._engine.stats.to_dict()
+        if self._stats_due_s is None:
+            self._stats_due_s = time.monotonic() + STATS_PERIOD_S
+        self._copy_stats()
 
     def _forget(self, reason: str) -> None:
         self._engine.reset(reason)

@@ -180,6 +180,8 @@ class _Input:
 
     def refresh(self) -> None:
         now_s = time.monotonic()
+        if hasattr(self._subscription, "get_publisher_count"):  # not in Humble
+            self._health.connected = self._subscription.get_publisher_count()
         if not self._incompatible and now_s - self._looked_s < GRAPH_PERIOD_S:
             return
         self._incompatible, self._looked_s = False, now_s

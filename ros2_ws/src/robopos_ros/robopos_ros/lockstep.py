@@ -190,7 +190,13 @@ def run(
     if progress:
         _say(f"{len(messages)} messages of {log}; starting the node in ROS domain {domain_id}")
     inputs = {stream.topic: stream.type for stream in engine.inputs}
-    parameters = {"bundle": bundle.resolve(), "device": device, "min_context": 1, "publish_expired": True}
+    parameters = {
+        "bundle": bundle.resolve(),
+        "device": device,
+        "min_context": 1,
+        "publish_expired": True,
+        "diagnostics_period_s": 0.2,
+    }
     with NodeProcess(parameters, domain_id) as node, Client(inputs, list(engine.targets), domain_id) as client:
         try:
             client.wait_connected()

@@ -100,7 +100,7 @@ class Predictor(LifecycleNode):
         super().on_activate(state)
         self._inference.start()
         self._inputs = Inputs(self, engine, health, settings, self._inference)
-        self._reporter.watched = Watched(engine, self._inference, health)
+        self._reporter.watched = Watched(engine, self._inference, health, self._outputs)
         self._reporter.state, self._reporter.problem = "active", ""
         return SUCCESS
 

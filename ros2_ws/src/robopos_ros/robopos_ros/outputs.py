@@ -170,6 +170,10 @@ class Outputs:
                 stream.at_horizon.publish(stream.own_type.make(at_ns + round(horizon_s * NS), row.tolist(), stds))
         return message
 
+    def listeners(self) -> dict[str, int]:
+        """For each stream, how many hear its trajectory."""
+        return {name: stream.mean.get_subscription_count() for name, stream in self._streams.items()}
+
     def destroy(self) -> None:
         """Take the publishers down."""
         for stream in self._streams.values():

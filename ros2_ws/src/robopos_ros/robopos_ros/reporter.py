@@ -14,6 +14,7 @@ from robopos.serving import Engine
 from robopos_ros.diagnostics import Report, input_status, node_status
 from robopos_ros.health import InputHealth, Rates
 from robopos_ros.inference import Inference
+from robopos_ros.outputs import Outputs
 from robopos_ros.parameters import Settings
 from robopos_ros.watch import WARN, Finding, InputWatch, NodeWatch
 
@@ -28,6 +29,7 @@ class Watched:
     engine: Engine
     inference: Inference
     health: Mapping[str, InputHealth]
+    outputs: Outputs
     rates: Rates = field(default_factory=Rates)
     node: NodeWatch = field(default_factory=NodeWatch)
     inputs: dict[str, InputWatch] = field(default_factory=dict)
@@ -78,7 +80,7 @@ class Reporter:
             counts = watched.inference.snapshot()
             findings += watched.node.look(counts, self.settings)
             findings += self._black_box(watched.inference, values)
-            values |= counts
+            values |= counts | {"listeners": watched.outputs.listeners()}
             message.status += self._inputs(watched, name, bundle, counts["engine"]["streams"])
         message.status.insert(0, node_status(name, bundle, Report(self.state, problem, values, findings)))
         self._publisher.publish(message)

@@ -1,0 +1,30 @@
+"""Say what is found here: Python, torch and its devices, ROS 2 and its middleware, robopos_ros; and what to do about
+what is missing. The exit code is 1 when robopos itself cannot work; without ROS 2 it can.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+HELP = "what is installed here, and what is missing"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", metavar="FILE", help="write the findings as JSON")
+
+
+def run(args: argparse.Namespace) -> None:
+    from robopos.cli.findings import examine
+    from robopos.cli.show import write_json
+    from robopos.errors import RoboposError
+
+    findings = examine()
+    width = max(len(finding.what) for finding in findings)
+    for finding in findings:
+        print(f"{finding.state:<8} {finding.what:<{width}}  {finding.said}")
+        if finding.remedy:
+            print(f"{'':<8} {'':<{width}}  -> {finding.remedy}")
+    write_json(args.json, [finding._asdict() for finding in findings])
+    broken = [finding.what for finding in findings if finding.state == "broken"]
+    if broken:
+        raise RoboposError(f"robopos cannot work here: {', '.join(broken)}")

@@ -1,0 +1,128 @@
+"""Publishes a log's messages, byte for byte, on their topics and with their timing.
+
+    robopos play LOG --rate 2 --loop 0 --clock
+
+No rosbag2 is needed. Topics whose type is not installed are left out and named. Ctrl-C ends it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from robopos.errors import RoboposError, ServingError
+from robopos.logs import iter_messages
+from robopos_ros.signals import stop_on_signals
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The options of `robopos play`."""
+    parser = argparse.ArgumentParser(
+        prog="robopos play", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("log", type=Path, metavar="LOG", help="MCAP file or rosbag2 folder of ROS 2 messages (cdr)")
+    parser.add_argument("--topics", nargs="+", metavar="TOPIC", help="these alone (default: all that can be published)")
+    parser.add_argument("--rate", type=float, default=1.0, metavar="R", help="R times as fast as recorded (default: 1)")
+    parser.add_argument("--loop", type=int, default=1, metavar="N", help="play it N times; 0 without end (default: 1)")
+    parser.add_argument("--last-s", type=float, metavar="S", help="only the last S seconds of the log")
+    parser.add_argument("--namespace", default="", metavar="NS", help="before each topic")
+    parser.add_argument(
+        "--clock",
+        nargs="?",
+        type=float,
+        const=100.0,
+        metavar="HZ",
+        help="publish the log's time on /clock, so often per second of it, and before each message (default: 100)",
+    )
+    parser.add_argument(
+        "--lock-step",
+        metavar="TOPIC",
+        nargs="?",
+        const="/predictor/prediction",
+        help="as fast as answers come: each message after the predictions that answer the one before, which come "
+        "on JointTrajectory topics below TOPIC (default: /predictor/prediction)",
+    )
+    parser.add_argument(
+        "--patience-s",
+        type=float,
+        default=0.5,
+        metavar="S",
+        help="for an answer in lock-step; a message without one is counted and left behind (default: 0.5)",
+    )
+    parser.add_argument(
+        "--wait-s", type=float, default=10.0, metavar="S", help="for somebody to subscribe, before the first message"
+    )
+    return parser
+
+
+def check(args: argparse.Namespace) -> None:
+    """Raises ServingError for options that make no sense."""
+    for name in ("rate", "patience_s"):
+        if not getattr(args, name) > 0:
+            raise ServingError(f"--{name.replace('_', '-')} is {getattr(args, name):g}, must be > 0")
+    if args.loop < 0:
+        raise ServingError(f"--loop is {args.loop}, must be >= 0 (0 plays without end)")
+    if args.clock is not None and not args.clock > 0:
+        raise ServingError(f"--clock is {args.clock:g}, must be > 0 Hz")
+    if args.lock_step and args.rate != 1.0:
+        raise ServingError("--lock-step goes as fast as the answers come: leave out --rate")
+
+
+def play(args: argparse.Namespace, stop: threading.Event) -> str:
+    """Play until the end or `stop`; what was done, in words."""
+    from robopos_ros.player import Player
+
+    check(args)
+    topics = None if args.topics is None else [f"/{topic.strip('/')}" for topic in args.topics]
+    messages = [m for m in iter_messages(args.log) if topics is None or f"/{m.topic.strip('/')}" in topics]
+    if args.last_s is not None and messages:
+        from_ns = messages[-1].log_time_ns - round(args.last_s * 1e9)
+        messages = [message for message in messages if message.log_time_ns >= from_ns]
+    with Player(messages, args.namespace, args.clock, args.lock_step) as player:
+        for line in player.left_out:
+            print(f"robopos play: left out: {line}", file=sys.stderr)
+        if not player.messages:
+            raise ServingError(f"{args.log}: no message to play")
+        if not player.wait_for_subscriber(args.wait_s, stop) and not stop.is_set():
+            print(f"robopos play: nobody subscribed within {args.wait_s:g} s; playing all the same", file=sys.stderr)
+        rounds = 0
+        while not stop.is_set() and (args.loop == 0 or rounds < args.loop):
+            if args.lock_step:
+                player.lock_step(args.patience_s, stop)
+            else:
+                player.paced(args.rate, stop)
+            rounds += 1
+        player.drain()
+        done = f"{player.published} messages on {len(player.topics)} topics, {rounds} times round"
+        if args.lock_step:
+            return f"{done}; {player.answered} answered, {player.published - player.answered} not"
+        return f"{done}; at most {1e3 * player.latest_s:.1f} ms late"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """0 when it was played or stopped, 1 for a named error."""
+    stop = stop_on_signals()
+    given = list(sys.argv[1:] if argv is None else argv)
+    if "--ros-args" in given:  # a launch system adds them to every node; the player has no use for any
+        given = given[: given.index("--ros-args")]
+    args = build_parser().parse_args(given)
+    try:
+        print(play(args, stop), flush=True)
+    except RoboposError as error:
+        print(f"robopos play: {error}", file=sys.stderr)
+        return 1
+    except ImportError as error:
+        print(
+            f"robopos play: ROS 2 for Python is missing ({error}): install robopos[ros], or source the set-up of a "
+            "ROS 2 installation",
+            file=sys.stderr,
+        )
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,209 @@
+"""Failures within transitions, warm-up, watchdogs, and two nodes side by side."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("rclpy", reason="rclpy is not installed: pip install 'robopos[ros]' or source ROS 2")
+pytest.importorskip("robopos_ros", reason="robopos_ros is not installed: pip install --no-deps ros2_ws/src/robopos_ros")
+
+import ros_support
+from robopos_ros import lockstep
+from robopos_ros.client import Client
+from robopos_ros.health import InputHealth
+from robopos_ros.node import with_overrides
+from robopos_ros.parameters import PARAMETERS, Settings
+from robopos_ros.process import NodeProcess, free_domain, private_environment
+from robopos_ros.warm_up import warm_up
+from robopos_ros.watch import ERROR, WARN, InputWatch, NodeWatch
+
+from robopos.logs import iter_messages
+from robopos.model import Bundle
+from robopos.serving import Engine
+
+pytestmark = pytest.mark.ros
+
+INPUTS = {"odometry": "nav_msgs/msg/Odometry", "range": "sensor_msgs/msg/Range"}
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory) -> Path:
+    return ros_support.make_log(tmp_path_factory.mktemp("log") / "robot.mcap", 400)
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory, log) -> Path:
+    return ros_support.make_bundle(tmp_path_factory.mktemp("bundle") / "robot", log)
+
+
+def settings(**changed) -> Settings:
+    return Settings(**{name: entry.default for name, entry in PARAMETERS.items()} | changed)
+
+
+IN_PROCESS = """
+import sys
+import rclpy
+from rclpy.lifecycle import TransitionCallbackReturn as Return
+from rclpy.parameter import Parameter
+from robopos_ros.node import Predictor
+
+class Broken(Predictor):
+    fail = True
+
+    def on_activate(self, state):
+        if self.fail:
+            raise ZeroDivisionError("a bug")
+        return super().on_activate(state)
+
+bundle, box = sys.argv[1:3]
+rclpy.init(args=sys.argv)
+node = Broken()
+node.set_parameters([Parameter("bundle", value=bundle), Parameter("device", value="cpu")])
+for _ in range(2):
+    assert node.trigger_configure() == Return.SUCCESS
+    assert node.trigger_activate() == Return.ERROR
+    assert node._reporter.state == "unconfigured" and node._engine is None
+    print("PROBLEM", node._reporter.problem)
+node.fail = False
+node.set_parameters([Parameter("black_box", value=box)])
+assert node.trigger_configure() == Return.SUCCESS
+assert node.trigger_activate() == Return.FAILURE
+assert node._reporter.state == "inactive"
+print("PROBLEM", node._reporter.problem)
+assert node.trigger_cleanup() == Return.SUCCESS
+node.set_parameters([Parameter("black_box", value="")])
+for _ in range(3):
+    for step in (node.trigger_configure, node.trigger_activate, node.trigger_deactivate, node.trigger_cleanup):
+        assert step() == Return.SUCCESS
+    assert node._reporter.problem == ""
+assert node.trigger_shutdown() == Return.SUCCESS
+node.destroy_node()
+rclpy.try_shutdown()
+print("THE END")
+"""
+
+
+def test_errors_within_transitions_lead_back_to_work(bundle, tmp_path):
+    (tmp_path / "file").write_bytes(b"")
+    box = tmp_path / "file" / "box"
+    done = subprocess.run(
+        [sys.executable, "-c", IN_PROCESS, str(bundle), str(box)],
+        env=os.environ | private_environment(free_domain()),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    problems = [line.removeprefix("PROBLEM ") for line in done.stdout.splitlines() if line.startswith("PROBLEM")]
+    assert problems[:2] == ["an error in a transition; the log says which"] * 2
+    assert problems[2].startswith(f"activate failed: the parameter 'black_box' is {box}: cannot be written to")
+    assert done.stdout.endswith("THE END\n")
+
+
+def test_two_nodes_side_by_side(bundle, log):
+    """In two namespaces of one domain, one of them with its input under another name."""
+    messages = list(iter_messages(log))
+    domain_id = free_domain()
+    usual = {"bundle": bundle, "device": "cpu", "min_context": 1, "publish_expired": True, "diagnostics_period_s": 0.2}
+    right_inputs = {"wheels": INPUTS["odometry"], "range": INPUTS["range"]}
+    with (
+        NodeProcess(usual, domain_id, ["-r", "__ns:=/left"]) as one,
+        NodeProcess(usual, domain_id, ["-r", "__ns:=/right", "-r", "odometry:=wheels"]) as other,
+        Client(INPUTS, ["base"], domain_id, "/left") as left,
+        Client(right_inputs, ["base"], domain_id, "/right") as right,
+    ):
+        left.wait_connected()
+        right.wait_connected(names={"wheels": "odometry"})
+        odometry = [message for message in messages if message.topic == "odometry"]
+        for client, topic, mine in ((left, "odometry", odometry[:10]), (right, "wheels", odometry[10:20])):
+            reference = lockstep.Reference(Engine.load(bundle, device="cpu"))
+            for count, message in enumerate(mine, 1):
+                expected = reference.take(message)
+                client.publish(topic, message.data)
+                assert client.hear(count, 20), one.output() + other.output()
+            heard = client.predictions[-1].message
+            assert lockstep.nanoseconds(heard.header.stamp) == expected.time_ns
+            np.testing.assert_allclose([p.positions for p in heard.points], expected.streams["base"], atol=1e-5)
+        left.spin_for(0.3)
+        assert len(left.predictions) == len(right.predictions) == 10
+        assert (one.stop(), other.stop()) == (0, 0)
+
+
+def test_warm_up_leaves_nothing_behind(bundle, log):
+    engine, fresh = (Engine.load(bundle, device="cpu") for _ in range(2))
+    warm_up(engine)
+    assert engine.predict() is None
+    assert engine.stats.to_dict() == fresh.stats.to_dict()
+    for message in list(iter_messages(log))[:20]:
+        for each in (engine, fresh):
+            stream = "base" if message.topic == "odometry" else "beacon"
+            each.push_raw(stream, message.data, message.log_time_ns, message.publish_time_ns)
+    np.testing.assert_array_equal(engine.predict().values, fresh.predict().values)
+    assert engine.stats.band_truncated == fresh.stats.band_truncated
+
+
+def test_rules_of_admission_are_the_bundles_unless_set(bundle):
+    loaded = Bundle.load(bundle)
+    assert with_overrides(loaded, settings()).layout == loaded.layout
+    layout = with_overrides(loaded, settings(max_gap_s=3.0, max_lateness_s=0.2)).layout
+    assert (layout.max_gap_s, layout.max_lateness_s) == (3.0, 0.2)
+
+
+COUNTS = dict.fromkeys(
+    ("admitted", "skipped", "overrun", "expired", "stale", "not_finite", "beyond_limits", "published"), 0
+)
+
+
+def told(watch: NodeWatch, settings: Settings, resets: dict[str, int] | None = None, **counts: int):
+    return watch.look(COUNTS | counts | {"engine": {"resets": {"activate": 1} | (resets or {})}}, settings)
+
+
+def test_the_node_watch_tells_what_changed_and_only_that():
+    watch = NodeWatch()
+    assert told(watch, settings(), admitted=100, skipped=5) == []
+    ((level, text),) = told(watch, settings(), admitted=200, skipped=55)
+    assert (level, text) == (WARN, "inference is slower than the messages: 50 of 100 predictions skipped")
+    assert told(watch, settings(trigger="rate"), admitted=300, skipped=155) == []
+    ((level, text),) = told(watch, settings(), {"gap": 2}, admitted=300, skipped=155)
+    assert (level, text) == (WARN, "the context was forgotten: gap (2)")
+    grown = {"admitted": 300, "skipped": 155, "beyond_limits": 3}
+    ((level, text),) = told(watch, settings(limits="stop"), {"gap": 2}, **grown)
+    assert (level, text) == (ERROR, "3 predictions beyond the bundle's limits, left out")
+    ((level, text),) = told(watch, settings(), {"gap": 2}, **grown, overrun=7)
+    assert (level, text.partition(":")[0]) == (ERROR, "7 messages thrown away")
+    assert told(watch, settings(), {"gap": 2}, **grown, overrun=7) == []
+
+
+def test_a_step_of_the_system_clock_is_told_once():
+    watch = NodeWatch()
+    assert watch.look_at_clock() == []
+    watch._offset_ns -= 2_000_000_000  # as if the clock had been set on by two seconds
+    ((level, text),) = watch.look_at_clock()
+    assert (level, text) == (WARN, "the system clock stepped by +2.000 s")
+    assert watch.look_at_clock() == []
+    assert watch.clock_steps == 1
+
+
+def test_the_input_watch_names_silence_and_absence(bundle):
+    engine = Engine.load(bundle, device="cpu")
+    health, watch = InputHealth("odometry"), InputWatch()
+
+    def look(now_s: float) -> list[str]:
+        counts = engine.stats.to_dict()["streams"]["base"]
+        return [text for _, text in watch.look(health, counts, "x", 1.5, round(now_s * 1e9))]
+
+    assert look(0.0) == ["no message yet, and nobody publishes it"]
+    health.publishers = ("/driver",)
+    assert look(0.0) == ["no message yet"]
+    health.receive(1_000_000_000)
+    assert look(2.0) == []
+    assert look(3.0) == ["silent for 2.0 s, more than 1.5 s"]
+    health.receive(3_500_000_000)
+    assert health.largest_gap_s == 2.5
