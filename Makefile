@@ -6,10 +6,11 @@ STAMP := $(VENV)/.filled
 # One torch, pulled once: the release that requirements.lock names.
 TORCH := $(shell grep -E '^torch==' requirements.lock)
 
-.PHONY: help setup demo test test-fast lint lock clean
+.PHONY: help setup demo studies test test-fast lint lock clean
 
 help:
 	@echo "make demo       prepare real logs, train, compare, replay, serve over ROS 2"
+	@echo "make studies    the comparisons of docs/studies on real logs (about an hour on 2 cores; HUSKY=FILE adds a third)"
 	@echo "make test       lint, types and all tests"
 	@echo "make test-fast  the tests without ROS 2 and without training"
 	@echo "make lock       solve requirements.lock anew (needs uv)"
@@ -31,6 +32,18 @@ $(STAMP): pyproject.toml requirements.lock ros2_ws/src/robopos_ros/setup.py
 demo: setup
 	@$(BIN)/python -u data/prepare.py mower
 	@$(BIN)/python -u data/demo.py
+
+STUDIES := mower rate_shift $(if $(HUSKY),husky)
+
+studies: setup
+	@$(BIN)/python -u data/prepare.py mower
+	@set -e; for name in $(STUDIES); do \
+		logs=; if [ $$name = husky ]; then logs="--logs [$(HUSKY)]"; fi; \
+		$(BIN)/robopos compare --config docs/studies/$$name.yaml --out runs/studies/$$name $$logs; \
+		mkdir -p docs/studies/$$name/plots; \
+		cp runs/studies/$$name/report.md runs/studies/$$name/cells.csv docs/studies/$$name/; \
+		cp runs/studies/$$name/plots/*.png docs/studies/$$name/plots/; \
+	done
 
 test: setup lint
 	@$(BIN)/python -m pytest

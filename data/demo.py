@@ -16,6 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 LOG = "data/cache/mower.mcap"
 OUT = "runs/demo"
+CONFIG = "configs/compare_mower_demo.yaml"
 
 
 def run(title: str, *arguments: str) -> None:
@@ -43,7 +44,7 @@ def main() -> None:
         "3/6 Judge it on the last part of the log, which it never saw",
         *("robopos", "evaluate", bundle, LOG, "--split", "test", "--json", f"{OUT}/scores.json"),
     )
-    run("4/6 Index against time", "robopos", "compare", "--config", "configs/compare.yaml", "--out", f"{OUT}/report")
+    run("4/6 Index against time", "robopos", "compare", "--config", CONFIG, "--out", f"{OUT}/report")
     run(
         "5/6 Replay the last minute through the live engine",
         *("robopos", "replay", bundle, LOG, "--last-s", "60", "--out", f"{OUT}/predictions.mcap"),
@@ -64,11 +65,10 @@ def summarize(ros: bool, took_s: float) -> None:
     """Where everything lies, and the main figures."""
     scores, replay = read("scores.json"), read("replay.json")
     report = (ROOT / OUT / "report" / "report.md").read_text()
-    table = [line for line in report.splitlines() if line.startswith("|")]
-    table = table[: next((i for i, line in enumerate(table) if "constant velocity*" in line), len(table)) + 1]
+    table = next(part for part in report.split("\n\n") if part.startswith("|"))
     print(f"\n=== Done in {took_s:.0f} s\n")
-    print("Skill against holding the last value, by scheme (1 is perfect, 0 no better):\n")
-    print("\n".join(table))
+    print("Skill against holding the last value, by condition and scheme (1 is perfect, 0 no better; 95 % intervals):\n")
+    print(table)
     ranges = [row for row in scores if row["target"].endswith(".range") and row["horizon_s"] == 1.0]
     error = sum(row["rmse"] for row in ranges) / len(ranges)
     held = sum(row["rmse_hold_last"] for row in ranges) / len(ranges)
@@ -83,7 +83,7 @@ def summarize(ros: bool, took_s: float) -> None:
             f"ROS 2 node: {node['predictions']} predictions, largest difference to the engine "
             f"{node['max_difference']:.1e}, message to prediction {node['latency_ms']['p50']:.1f} ms (p50)"
         )
-    print(f"\n  report       {OUT}/report/report.md")
+    print(f"\n  report       {OUT}/report/index.html  (and report.md, cells.csv)")
     print(f"  bundle       {OUT}/train/bundle")
     print(f"  predictions  {OUT}/predictions.mcap  (opens in Foxglove)")
 

@@ -37,7 +37,7 @@ HOW_TO_READ = (
 def write_report(out: Path, results: Results) -> Path:
     """Write all files of the report whole; returns the page's path."""
     out.mkdir(parents=True, exist_ok=True)
-    _replace(out / CELLS, results.figures.frame.to_csv(index=False).encode())
+    _replace(out / CELLS, results.figures.frame.to_csv(index=False, float_format="%.9g").encode())
     plots = draw_all(out, results)
     for name, (looks, _) in plots.items():
         (out / PLOT_FOLDER).mkdir(exist_ok=True)

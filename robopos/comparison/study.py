@@ -15,6 +15,7 @@ from robopos.comparison.make import probe_seconds, work_of
 from robopos.comparison.results import Results
 from robopos.comparison.settings import CellKey, StudySettings
 from robopos.errors import ConfigError, RoboposError
+from robopos.serving.steps import intra_op_threads
 
 ADDED = "added_seeds.json"
 
@@ -75,12 +76,13 @@ class Study:
     def estimate_s(self, keys: Sequence[CellKey], workers: int | None = None) -> float:
         """About how long these cells will take: from the cells that are there, else from a few steps of each scheme."""
         took = {cell.key.scheme: cell.seconds for cell in self.made() if cell.error is None}
-        for key in keys:
-            if key.scheme not in took:
-                try:
-                    took[key.scheme] = probe_seconds(self.data, key)
-                except RoboposError:
-                    took[key.scheme] = 0.0  # it will fail as fast, and be reported
+        with intra_op_threads(1):
+            for key in keys:
+                if key.scheme not in took:
+                    try:
+                        took[key.scheme] = probe_seconds(self.data, key)
+                    except RoboposError:
+                        took[key.scheme] = 0.0  # it will fail as fast, and be reported
         total = sum(took[key.scheme] for key in keys)
         return total / max(1, min(workers or default_workers(), len(keys)))
 
