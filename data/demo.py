@@ -67,7 +67,7 @@ def summarize(ros: bool, took_s: float) -> None:
     report = (ROOT / OUT / "report" / "report.md").read_text()
     table = next(part for part in report.split("\n\n") if part.startswith("|"))
     print(f"\n=== Done in {took_s:.0f} s\n")
-    print("Skill against holding the last value, by condition and scheme (1 is perfect, 0 no better; 95 % intervals):\n")
+    print("Skill against holding the last value, by condition and scheme (1 is perfect; 95 % intervals):\n")
     print(table)
     ranges = [row for row in scores if row["target"].endswith(".range") and row["horizon_s"] == 1.0]
     error = sum(row["rmse"] for row in ranges) / len(ranges)
