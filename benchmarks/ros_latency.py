@@ -98,7 +98,9 @@ def engine_step(bundle: Path, rate_hz: int, seconds: float) -> Step:
         engine.predict()
         walls_s.append(time.perf_counter() - before_s)
         cpu_s += time.process_time() - before_cpu_s
-    return Step(float(np.median(walls_s)), cpu_s / count)
+        if time.perf_counter() - started_s > 1.5 * seconds:  # it cannot hold the rate
+            break
+    return Step(float(np.median(walls_s)), cpu_s / len(walls_s))
 
 
 # --- the other process ---
@@ -246,6 +248,15 @@ def run_case(role: str, bundle: Path | None, rates_hz: tuple[int, ...], seconds:
     return measured, lost
 
 
+def add_latency(report: Report, name: str, told: Measured, echo: Measured, step: Step, rate_hz: int) -> None:
+    """From publish to answer. No target where the engine alone is busy for most of the time: the node then waits in
+    a queue, by design."""
+    report.add(f"{name}: p50", 1e3 * told.p50_s, "ms")
+    report.add(f"{name}: p99", 1e3 * told.p99_s, "ms")
+    goal_ms = 1.3e3 * step.wall_s + 0.3 if step.wall_s < 0.7 / rate_hz else None
+    report.add(f"{name}: p50 over the echo", 1e3 * (told.p50_s - echo.p50_s), "ms", at_most=goal_ms)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="two seconds a rate")
@@ -275,13 +286,8 @@ def main() -> None:
                 step = engine_step(bundle, rate_hz, seconds)
                 report.add(f"engine {size} alone, {rate_hz} Hz: step", 1e3 * step.wall_s, "ms")
                 name = f"node {size}, {rate_hz} Hz"
-                report.add(f"{name}: p50", 1e3 * told.p50_s, "ms")
-                report.add(f"{name}: p99", 1e3 * told.p99_s, "ms")
-                goal_ms = 1.3e3 * step.wall_s + 0.3
-                # Above its own capacity the node waits in a queue, by design: no target there.
-                fits = step.wall_s < 0.7 / rate_hz
-                added_ms = 1e3 * (told.p50_s - echo[rate_hz].p50_s)
-                report.add(f"{name}: p50 over the echo", added_ms, "ms", at_most=goal_ms if fits else None)
+                if told.answered:
+                    add_latency(report, name, told, echo[rate_hz], step, rate_hz)
                 report.add(f"{name}: answered of those sent", 100 * told.answered / told.sent, "%")
                 loss_goal = 0 if (size, rate_hz) == ("tiny", LOSS_HZ) else None
                 report.add(f"{name}: messages lost", lost[rate_hz], at_most=loss_goal)

@@ -56,6 +56,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason="torch.compile needs a C++ compiler (g++, or CXX) here"))
 
 
+@pytest.fixture(autouse=True)
+def _no_exec(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that another program takes over must be run as a process of its own, or the tests end there."""
+
+    def refuse(*arguments: object) -> None:
+        raise AssertionError(f"a test would have been replaced by {arguments}")
+
+    monkeypatch.setattr(os, "execv", refuse)
+
+
 @pytest.fixture(scope="session")
 def arm_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An MCAP file of ``arm_messages``."""

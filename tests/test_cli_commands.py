@@ -32,12 +32,23 @@ def test_help_lists_the_commands_and_imports_nothing_heavy():
         assert f"    {command} " in done.stdout
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+TAKEN_OVER = ("play",)  # `--help` is that of the program that takes the process over
+
+
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name not in TAKEN_OVER])
 def test_each_command_has_help(command: str, capsys: pytest.CaptureFixture):
     with pytest.raises(SystemExit) as end:
         main([command, "--help"])
     assert end.value.code == 0
     assert "usage: robopos" in capsys.readouterr().out
+
+
+@pytest.mark.ros
+@pytest.mark.parametrize("command", TAKEN_OVER)
+def test_commands_of_ros_have_help(command: str):
+    pytest.importorskip("rclpy", reason="ROS 2 for Python (rclpy) is not installed")
+    done = run(command, "--help")
+    assert done.returncode == 0 and "usage: robopos play" in done.stdout, done.stderr
 
 
 def test_evaluate_prints_scores_and_writes_them(trained: Path, arm_log: Path, tmp_path: Path, capsys):

@@ -154,6 +154,11 @@ def test_malformed_bytes_are_refused(robot):
         client.publish("joint_states", data)
     status = robot.told("joint_states", lambda s: int(values(s)["refused"]) == before + len(garbage))
     assert "sensor_msgs/msg/JointState" in values(status)["last_refusal"]
+    assert "refused 4 bytes on joint_states" in robot.node.output()
+    client.publish("joint_states", garbage[0])
+    status = robot.told("joint_states", lambda s: "1 messages refused, the last one: " in s.message)
+    assert level(status) == 2
+    assert values(robot.told("imu", lambda s: True))["refused"] == "0"
     robot.answered(good)
 
 

@@ -216,30 +216,6 @@ def test_a_bundle_that_cannot_be_loaded_fails_configure_only(bundle, tmp_path, b
         assert node.stop(signal.SIGINT) == 0
 
 
-def test_garbage_is_counted_named_and_survived(bundle, messages):
-    with running(bundle) as (node, client):
-        client.wait_connected()
-        assert answered(client, messages[:8]) == 8
-        # Not an empty payload: Fast DDS itself then hands over nothing more of that publisher.
-        garbage = [b"\x00", b"\x00\x01\x00\x00", b"\xff" * 40, messages[0].data[:-9]]
-        client.predictions.clear()
-        for data in garbage:
-            client.publish("odometry", data)
-            client.spin_for(0.05)
-        assert client.predictions == []
-        values = diagnostics(client)["/predictor: odometry"][2]
-        assert int(values["refused"]) == len(garbage)
-        assert "nav_msgs/msg/Odometry" in values["last_refusal"]
-        assert "refused 4 bytes on odometry (1 messages so far)" in node.output()
-        client.publish("odometry", garbage[0])
-        level, said, _ = diagnostics(client)["/predictor: odometry"]
-        assert (level, said.partition(",")[0]) == (2, "1 messages refused")
-        assert client.state() == "active"
-        assert answered(client, messages[8:16]) == 8
-        assert diagnostics(client)["/predictor: range"][2]["refused"] == "0"
-        assert node.stop(signal.SIGINT) == 0
-
-
 def test_diagnostics_and_parameters_of_an_active_node(bundle, messages):
     with running(bundle) as (_, client):
         client.wait_connected()

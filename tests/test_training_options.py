@@ -241,6 +241,23 @@ def test_degraded_copies_are_trained_on_and_judged_by_the_truth(arm_log: Path):
         AugmentSettings(drop=0.5)
 
 
+def test_a_damaged_log_stops_training_or_is_left_out(arm_log: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    for name in ("a", "b"):
+        (folder / f"{name}.mcap").write_bytes(arm_log.read_bytes())
+    (folder / "broken.mcap").write_bytes(b"no log at all")
+    config = training_config(arm_log)
+    config["data"]["logs"] = [str(folder)]
+    config["trainer"]["max_steps"] = 4
+    assert train(tmp_path, config) == 1
+    assert "broken.mcap" in capsys.readouterr().err
+    assert train(tmp_path, config, "--data.on_damage", "skip") == 0
+    assert "broken.mcap" in capsys.readouterr().out
+    trained_on = Bundle.load(tmp_path / "run" / "bundle").training["logs"]
+    assert [Path(path).name for path in trained_on] == ["a.mcap", "b.mcap"]
+
+
 def test_degrading_takes_away_what_it_says(arm_log: Path):
     log = read_log(arm_log, log_streams(sequence_settings()))
     generator = np.random.default_rng(0)

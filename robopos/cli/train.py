@@ -24,6 +24,8 @@ def run(args: argparse.Namespace) -> None:
     arguments = [a for a in args.arguments if a != "--debug"]
     args.debug = args.debug or len(arguments) < len(args.arguments)
     training = TrainingRun(arguments)
+    for note in training.notes:
+        print(f"note: {note}")
     print(training.summary(), flush=True)
     with Progress("train", training.steps) as progress:
         bundle = training.fit(lambda step, metrics: progress.update(step, step_note(metrics)))

@@ -20,6 +20,8 @@ from robopos.positions.visibility import Visibility
 
 # Queries of one block: its scores, (heads, 64, Nk), fit the caches of a core.
 BLOCK = 64
+# Channels of a head: kernels work in vectors of 8.
+WIDTH = 8
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, visible: Visibility) -> Tensor:
@@ -34,16 +36,20 @@ def folded_attention(q: Tensor, k: Tensor, v: Tensor, visible: Visibility, key_t
     """Attention with a bias that depends on the key alone: `key_terms` (..., heads, Nk), float32 or float64.
 
     The terms become channels of the keys, against ones in the queries; v is widened too, since kernels take
-    the fast path for equal widths only. Narrow types carry a term as a sum of three.
+    the fast path for equal widths only, and all to a multiple of 8 channels, the width that they like best.
+    Narrow types carry a term as a sum of three.
     """
     dtype = _working_dtype(q)
     rest, terms = key_terms * q.shape[-1] ** 0.5, []
     for _ in range(1 if dtype == key_terms.dtype or dtype.itemsize >= 4 else 3):
         terms.append(rest.to(dtype))
         rest = rest - terms[-1].to(rest.dtype)
-    wide_q = torch.cat((q.to(dtype), q.new_ones((*q.shape[:-1], len(terms)), dtype=dtype)), dim=-1)
+    extra = len(terms) + -(q.shape[-1] + len(terms)) % WIDTH
+    ones = q.new_ones((*q.shape[:-1], extra), dtype=dtype)
+    wide_q = torch.cat((q.to(dtype), ones), dim=-1)
+    terms += [torch.zeros_like(terms[0])] * (extra - len(terms))
     wide_k = torch.cat((k.to(dtype), torch.stack(terms, dim=-1).expand(*k.shape[:-1], -1)), dim=-1)
-    wide_v = torch.cat((v.to(dtype), v.new_zeros((*v.shape[:-1], len(terms)), dtype=dtype)), dim=-1)
+    wide_v = torch.cat((v.to(dtype), v.new_zeros((*v.shape[:-1], extra), dtype=dtype)), dim=-1)
     out = _masked(wide_q, wide_k, wide_v, visible, scale=q.shape[-1] ** -0.5)[..., : v.shape[-1]]
     return _blank(out, visible)
 

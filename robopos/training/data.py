@@ -12,7 +12,7 @@ import torch
 from lightning import LightningDataModule
 
 from robopos.errors import ConfigError, SequenceError
-from robopos.logs import read_log
+from robopos.logs import read_logs
 from robopos.sequences import (
     Batch,
     Normalization,
@@ -31,6 +31,7 @@ from robopos.training.ages import AgedColumns
 if TYPE_CHECKING:
     from robopos.training.module import SequenceModule
 
+ON_DAMAGE = ("error", "skip")
 MEMORY = ("auto", "device", "host")
 VALIDATION_TOKENS = 2**17  # in the windows of one validation, so that it costs little beside an epoch
 VALIDATION_BATCH = 256
@@ -70,7 +71,7 @@ class SequenceData(LightningDataModule):
     """Recorded logs for training.
 
     Args:
-        logs: paths of MCAP files.
+        logs: paths of logs: MCAP files, rosbag2 folders, folders of them, or patterns; read in parallel.
         sequence: streams, targets and horizons.
         split: what is kept for validation and test: shares of each log's time, or whole logs.
         batch_size: windows of a training batch.
@@ -79,6 +80,7 @@ class SequenceData(LightningDataModule):
         augment: degraded copies of the training logs, off by default.
         memory: where the columns lie: ``device``, ``host`` (pinned, for data too large for the GPU), or ``auto``: on
             the device where they take less than half of its free memory.
+        on_damage: ``error`` stops at a damaged log; ``skip`` takes what can be read, and leaves out a log that cannot.
     """
 
     def __init__(
@@ -91,6 +93,7 @@ class SequenceData(LightningDataModule):
         seed: int = 0,
         augment: AugmentSettings = AugmentSettings(),  # noqa: B008
         memory: str = "auto",
+        on_damage: str = "error",
     ) -> None:
         super().__init__()
         require(len(logs) > 0, "data.logs", logs, "at least one path")
@@ -98,20 +101,30 @@ class SequenceData(LightningDataModule):
         require(batches_per_epoch >= 1, "data.batches_per_epoch", batches_per_epoch, "a number of batches >= 1")
         require(memory in MEMORY, "data.memory", memory, f"one of {', '.join(MEMORY)}")
         self.logs, self.sequence, self.split = logs, sequence, split
-        self.augment, self.memory = augment, memory
+        require(on_damage in ON_DAMAGE, "data.on_damage", on_damage, f"one of {', '.join(ON_DAMAGE)}")
+        self.augment, self.memory, self.on_damage = augment, memory, on_damage
+        self.notes: list[str] = []  # what had to be said about the logs
         self.batch_size, self.batches_per_epoch, self.seed = batch_size, batches_per_epoch, seed
         self.consumed = 0
         self.read_s = 0.0
         self._dataset: SequenceDataset | None = None
         self._normalization: Normalization | None = None
         self._copies: list[SequenceDataset] = []
+        self._paths = list(logs)
 
     @property
     def dataset(self) -> SequenceDataset:
         """The read logs; reads them when first asked."""
         if self._dataset is None:
             started = time.perf_counter()
-            read = [read_log(path, log_streams(self.sequence), clock=self.sequence.clock) for path in self.logs]
+            found = read_logs(
+                self.logs, log_streams(self.sequence), clock=self.sequence.clock, on_damage=self.on_damage
+            )
+            self.notes = [*found.refused, *(warning for log in found.logs for warning in log.warnings)]
+            read = found.logs
+            if not read:
+                raise SequenceError(f"data.logs: none of {len(found.refused)} logs can be read: {found.refused[0]}")
+            self._paths = [str(path) for log in read for path in log.paths]
             self._dataset = SequenceDataset.build(read, resolve_layout(self.sequence, read[0]), self.split)
             generator = np.random.default_rng(self.seed)
             self._copies = [
@@ -141,7 +154,7 @@ class SequenceData(LightningDataModule):
         """What a bundle tells of its training data; plain types."""
         blocks = self.dataset.blocks
         return {
-            "logs": list(self.logs),
+            "logs": self._paths,
             "split": asdict(self.split),
             "tokens": {split: sum(b.stop - b.start for b in blocks if b.split == split) for split in _names(blocks)},
             "messages": dict(self.dataset.table.counts),

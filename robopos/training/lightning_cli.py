@@ -113,14 +113,20 @@ class TrainingRun:
             return int(trainer.max_steps)
         return int(trainer.max_epochs or 1) * self._cli.datamodule.batches_per_epoch
 
+    @property
+    def notes(self) -> list[str]:
+        """What had to be said about the logs."""
+        return list(self._cli.datamodule.notes)
+
     def summary(self) -> str:
         """What is about to be trained, in a line."""
         data, settings = self._cli.datamodule, self._cli.model.settings
         tokens = data.describe()["tokens"]
+        parameters = sum(p.numel() for p in self._cli.model.network.parameters())
         return (
             f"{', '.join(data.logs)}: {sum(tokens.values())} messages read in {data.read_s:.1f} s "
             f"({', '.join(f'{split} {count}' for split, count in tokens.items())}); "
-            f"{settings.size} model, positions {settings.positions}"
+            f"{settings.size} model of {parameters:,} parameters, positions {settings.positions}"
         )
 
     def fit(self, tell: Tell) -> Bundle:
