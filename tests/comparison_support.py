@@ -13,7 +13,7 @@ from robopos.sequences import SequenceSettings, StreamSettings
 COLUMNS = 2  # one target at two horizons
 COSTS = {
     **{"parameters": 100, "train_step_ms": 3.0, "mode": "stream", "serving_step_ms": 0.5, "state_bytes": 2000},
-    **{"band_tokens": 12.0, "band_s": 0.4, "reach_tokens": 23.0},
+    **{"band_tokens": 12.0, "band_s": 0.4, "reach_tokens": 23.0, "shuffle_effect": 0.4, "stretch_effect": 0.0},
 }
 
 

@@ -20,7 +20,7 @@ from robopos.cli import main
 from robopos.comparison import StudySettings
 from robopos.comparison.attention import attention_over_time, recorded
 from robopos.comparison.cells import Cell
-from robopos.comparison.costs import history
+from robopos.comparison.costs import history, order_effects
 from robopos.comparison.data import StudyData
 from robopos.comparison.settings import RECORDED, CellKey, SchemeSettings
 from robopos.comparison.table import Figures, collect
@@ -290,6 +290,17 @@ def test_attention_is_read_off_any_scheme_and_changes_nothing(data: StudyData, p
         # One token in a window of one sees itself alone.
         alone = bundle_of(data, "none", context=1, window=2)
         np.testing.assert_allclose(attention_over_time(alone, columns, anchors, edges_s), [[1, 0, 0]] * 2, atol=1e-6)
+
+
+def test_order_and_time_reach_the_networks_whose_positions_say_so(data: StudyData):
+    view = data.view(data.conditions[0], False)
+    effects = {
+        name: order_effects(bundle_of(data, name, context_s=None), view.dataset, view.anchors)
+        for name in ("index-rotary", "time-rotary")
+    }
+    assert all(effect["shuffle_effect"] > 1e-3 for effect in effects.values())
+    assert effects["index-rotary"]["stretch_effect"] == 0
+    assert effects["time-rotary"]["stretch_effect"] > 1e-3
 
 
 def test_the_history_is_counted(data: StudyData):

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from robopos.model import Bundle
-    from robopos.positions import Positions
     from robopos.sequences import TokenColumns
 
 HELP = "what the positions of a trained model do"
@@ -72,20 +71,11 @@ def run(args: argparse.Namespace) -> None:
 
 def _effects(bundle: Bundle, columns: TokenColumns, ends: Tensor, length: int) -> list[Verdict]:
     """What the diagnostics say of the whole network, as a function of its embedded input."""
-    import torch
-
-    from robopos.positions import Positions, diagnostics
-    from robopos.sequences import Tokens
+    from robopos.model.probe import as_function
+    from robopos.positions import diagnostics
 
     tokens, _ = columns.windows(ends, length)
-    parts = [tokens.values, tokens.measured.float(), tokens.observed.float()]
-    sizes = [part.shape[-1] for part in parts]
-
-    def network(x: Tensor, positions: Positions) -> Tensor:
-        values, measured, observed = x.split(sizes, dim=-1)
-        return bundle.network.encode(Tokens(values, measured > 0.5, observed > 0.5, positions))
-
-    x, positions = torch.cat(parts, dim=-1), Positions(time_ns=tokens.positions.time_ns)
+    network, x, positions = as_function(bundle, tokens)
     scheme, timed = bundle.network.positions, bundle.settings.context_s is not None
     on_time = timed or any(part.clock == "time" for part in scheme.parts.values())
     shuffle = diagnostics.shuffle_effect(network, x, positions)

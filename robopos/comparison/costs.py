@@ -10,12 +10,15 @@ import numpy as np
 import torch
 
 from robopos.model import Bundle, pick_mode
+from robopos.model.probe import as_function
 from robopos.positions import Positions
+from robopos.positions.diagnostics import shuffle_effect, stretch_effect
 from robopos.sequences import SequenceDataset, TokenColumns
 from robopos.sequences.arrays import Ints
 from robopos.serving.steps import intra_op_threads
 
 REPEATS, WARM_UP = 30, 5
+WINDOWS = 16
 
 
 @torch.no_grad()
@@ -75,6 +78,24 @@ def history(bundle: Bundle, dataset: SequenceDataset, anchors: Ints) -> dict[str
         "band_s": float(np.median(np.where(inside, age_ns, 0).max(1)) / 1e9),
         "reach_tokens": float(reach),
     }
+
+
+@torch.no_grad()
+def order_effects(bundle: Bundle, dataset: SequenceDataset, anchors: Ints) -> dict[str, float]:
+    """How much the last output changes when the tokens before it change places, and when time runs at half speed.
+
+    Of the output's own size: 0 is nothing. Windows are as long as the context.
+    """
+    length = bundle.settings.context
+    if length < 3:
+        return {}
+    columns = TokenColumns(dataset.table, bundle.normalization, dataset.of_split("test"))
+    start = columns.start.numpy()
+    whole = anchors[anchors - start[anchors] >= length - 1]
+    tokens, _ = columns.windows(torch.from_numpy(whole[:: max(1, len(whole) // WINDOWS)][:WINDOWS]), length)
+    network, x, positions = as_function(bundle, tokens)
+    shuffled, stretched = shuffle_effect(network, x, positions), stretch_effect(network, x, positions)
+    return {"shuffle_effect": shuffled, "stretch_effect": stretched}
 
 
 def _median_ms(step: Callable[[], None]) -> float:

@@ -13,7 +13,7 @@ import torch
 
 from robopos.comparison.attention import attention_over_time
 from robopos.comparison.cells import Cell, Sums, fingerprint, keep_cell
-from robopos.comparison.costs import serving_costs
+from robopos.comparison.costs import order_effects, serving_costs
 from robopos.comparison.data import StudyData, View
 from robopos.comparison.settings import CellKey
 from robopos.errors import RoboposError, SequenceError
@@ -77,6 +77,7 @@ def _made(data: StudyData, key: CellKey, tell: Tell) -> tuple[Bundle, Cell]:
     parameters = sum(p.numel() for p in bundle.network.parameters())
     costs: dict[str, Any] = {"parameters": parameters, "train_step_ms": step_ms}
     costs |= serving_costs(bundle, recorded.dataset, recorded.anchors)
+    costs |= order_effects(bundle, recorded.dataset, recorded.anchors)
     if len(settings.search.trials) > 1:
         costs |= {"scale": scale, "learning_rate": rate * settings.optimizer.learning_rate}
     bundle.network.to(pick_device("auto"))

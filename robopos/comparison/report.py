@@ -92,6 +92,7 @@ def _tables(results: Results) -> dict[str, tables.Table]:
     found["costs"] = tables.cost_table(results)
     found["errors"] = tables.error_table(results, RECORDED)
     found["unit-differences"] = tables.unit_difference_table(results)
+    found["order"] = tables.order_table(results)
     found["seeds"] = tables.seed_table(results)
     return {name: table for name, table in found.items() if table is not None}
 
@@ -142,7 +143,7 @@ def _html(results: Results, words: str, plots: Plots) -> str:
         ),
         ("Costs", shown["costs"]),
         ("Traces", drawn.pop("traces", "")),
-        ("Positions and attention", "".join(drawn.values())),
+        ("Positions and attention", shown["order"] + "".join(drawn.values())),
         ("Seeds", shown["seeds"]),
     ]
     return page.page(TITLE, words, [(heading, content) for heading, content in sections if content], _facts(results))

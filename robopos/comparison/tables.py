@@ -105,6 +105,16 @@ def cost_table(results: Results) -> Table:
     return Table("What each scheme costs", header, rows)
 
 
+def order_table(results: Results) -> Table:
+    """The shuffle test of the trained networks."""
+    header = ["scheme", "tokens before it change places", "time runs at half speed"]
+    rows = []
+    for scheme in results.schemes:
+        found = [results.figures.get(name, scheme) for name in ("shuffle_effect", "stretch_effect")]
+        rows.append([scheme, *(NOTHING if v is None else f"{v.value:.1%}" for v in found)])
+    return Table("How much the last output changes, of its own size, when", header, rows)
+
+
 def seed_table(results: Results) -> Table:
     """The skill of each seed as recorded."""
     seeds = results.settings.seeds
