@@ -53,6 +53,7 @@ test-fast: setup
 
 lint: setup
 	@$(BIN)/python -m ruff check .
+	@$(BIN)/python -m ruff format --check --quiet .
 	@$(BIN)/python -m mypy
 
 # torch brings the exact CUDA packages of its own build, so the lock leaves them out.

@@ -69,13 +69,10 @@ def test_inductor_keeps_the_wrap_and_the_gradients(name: str) -> None:
         expected, found = layer(x, time_ns, valid), compiled(x, time_ns, valid)
         assert_close(found, expected, atol=1e-5, rtol=1e-4)
         learned = [x, *layer.parameters()]
-        assert_close(
-            torch.autograd.grad(found.square().sum(), learned),
-            torch.autograd.grad(expected.square().sum(), learned),
-            # Sums over 200 tokens of float32 products; those of the frequencies are in the hundreds.
-            atol=1e-2,
-            rtol=1e-3,
-        )
+        found_gradients = torch.autograd.grad(found.square().sum(), learned)
+        for got, want in zip(found_gradients, torch.autograd.grad(expected.square().sum(), learned), strict=True):
+            # By the norm: eager float32 is itself 2e-5 of it from float64, and single elements cancel to 1e-2.
+            assert (got - want).norm() <= 2e-4 * want.norm()
 
 
 def test_arange_inside_the_compiled_function() -> None:
