@@ -54,7 +54,9 @@ class Progress:
         if now - self._spoke >= LINE_EVERY_S and done < self._total:
             self._spoke = now
             left_s = (now - self._started) / max(done, 1) * (self._total - done)
-            print(f"{self._label}: {done} of {self._total}, about {left_s:.0f} s left {note}".rstrip(), flush=True)
+            # The very first steps take long for other reasons, and would promise hours.
+            left = f", about {left_s:.0f} s left" if done > 0.02 * self._total else ""
+            print(f"{self._label}: {done} of {self._total}{left} {note}".rstrip(), flush=True)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         if self._bar is not None:

@@ -71,7 +71,7 @@ class _Pool:
     def start(self, number: int) -> None:
         """A new process with the next cell; ``number`` picks its GPU."""
         ours, theirs = self._context.Pipe()
-        gpu = number if torch.cuda.is_available() else None
+        gpu = _gpu(number) if torch.cuda.is_available() else None
         arguments = (self._data.settings, self._out, gpu, theirs)
         process = self._context.Process(target=_work, args=arguments, daemon=True)
         process.start()
@@ -131,15 +131,22 @@ class _Pool:
             shutil.rmtree(left, ignore_errors=True)
 
 
+def _gpu(number: int) -> str:
+    """The name of a worker's GPU, of those that this process may use."""
+    allowed = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    names = allowed.split(",") if allowed else [str(n) for n in range(torch.cuda.device_count())]
+    return names[number % len(names)]
+
+
 def _outcome(key: CellKey, error: str | None) -> str:
     return f"{key}: " + ("done" if error is None else f"failed: {error}")
 
 
-def _work(settings: StudySettings, out: Path, gpu: int | None, pipe: Connection) -> None:
+def _work(settings: StudySettings, out: Path, gpu: str | None, pipe: Connection) -> None:
     """A worker process: cells until it is told that there are no more."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
     if gpu is not None:
-        os.environ["CUDA_VISIBLE_DEVICES"] = str(gpu)
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpu
     torch.set_num_threads(1)
     spoke = 0.0
 

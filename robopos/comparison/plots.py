@@ -42,8 +42,9 @@ def error_over_drops(results: Results, theme: Theme) -> Any | None:
     names = [RECORDED, *(drop_name(share) for share in shares[1:])]
     if len(shares) < 2:
         return None
-    figure, axes = theme.panels(len(results.settings.regimes), 3, 4.6, 3.4)
-    for axis, regime in zip(axes, results.settings.regimes, strict=False):
+    regimes = results.settings.regimes
+    figure, axes = theme.panels(len(regimes), 3, 4.6 if len(regimes) > 1 else 7.5, 3.4)
+    for axis, regime in zip(axes, regimes, strict=False):
         tops: list[float] = []
         for scheme in [*results.schemes, HOLD]:
             values = [results.figures.get("error", scheme, regime, name) for name in names]

@@ -113,7 +113,7 @@ def _pair(figures: Figures, conditions: Sequence[str], regime: str, ours: str, t
     if neither:
         rest = ", ".join(neither) if len(neither) <= FEW else f"the other {len(neither)} conditions"
         told.append(f"shows no difference under {rest if better or worse else 'any condition'}")
-    return f"{ours} against {theirs} " + ", ".join(told) if told else f"{ours} against {theirs} has no figures"
+    return f"{ours} against {theirs} " + ", and ".join(told) if told else f"{ours} against {theirs} has no figures"
 
 
 def _verdict(apart: Interval) -> str:
