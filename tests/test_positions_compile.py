@@ -40,6 +40,7 @@ def window(count: int) -> tuple[Tensor, Tensor]:
 
 @pytest.fixture(autouse=True)
 def _fresh_compiler():
+    torch.manual_seed(0)
     torch._dynamo.reset()
     with torch._dynamo.config.patch(error_on_recompile=True):
         yield
@@ -67,7 +68,8 @@ def test_inductor_keeps_the_wrap_and_the_gradients(name: str) -> None:
         valid = torch.arange(count).expand(2, count) > 1
         x.requires_grad_()
         expected, found = layer(x, time_ns, valid), compiled(x, time_ns, valid)
-        assert_close(found, expected, atol=1e-5, rtol=1e-4)
+        # Weights of size 1 sum 32 products of size 1 in another order: a few 1e-6 of the largest, on outputs near 1.
+        assert_close(found, expected, atol=5e-5, rtol=1e-4)
         learned = [x, *layer.parameters()]
         found_gradients = torch.autograd.grad(found.square().sum(), learned)
         for got, want in zip(found_gradients, torch.autograd.grad(expected.square().sum(), learned), strict=True):
