@@ -18,13 +18,16 @@ pytest.importorskip("rclpy", reason="rclpy is not installed: pip install 'robopo
 pytest.importorskip("robopos_ros", reason="robopos_ros is not installed: pip install --no-deps ros2_ws/src/robopos_ros")
 
 import ros_support
+from rclpy.qos import QoSDurabilityPolicy, QoSProfile
 from robopos_ros import lockstep
 from robopos_ros.client import Client
 from robopos_ros.process import NodeProcess, free_domain, private_environment
 
 from robopos.errors import ServingError
 from robopos.logs import RawMessage, iter_messages
+from robopos.model import Bundle
 from robopos.serving import Engine
+from robopos.serving.export import export_step
 
 pytestmark = pytest.mark.ros
 
@@ -274,6 +277,44 @@ def test_min_context_beyond_the_window_is_refused(bundle):
         assert client.state() == "unconfigured"
         said = diagnostics(client)["/predictor"][1]
         assert "'min_context' is 17, but the model sees 16 messages" in said
+
+
+def test_steps_of_robopos_export_serve(bundle, messages, tmp_path):
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'robopos[export]'")
+    files = [tmp_path / f"block{block}.onnx" for block in (1, 8)]
+    for file, block in zip(files, (1, 8), strict=True):
+        export_step(Bundle.load(bundle), "onnx", file, block=block)
+    # Admission is the node's own: the steps fit all the same.
+    with running(bundle, step=", ".join(map(str, files)), max_gap_s=3.0) as (_, client):
+        client.wait_connected()
+        result = lockstep.compare(Engine.load(bundle, device="cpu"), messages[:40], client, tolerance=1e-4)
+        assert result.differences == []
+        assert result.predictions == 40
+        assert diagnostics(client)["/predictor"][2]["step"] == f"{files[0]}, {files[1]}"
+
+
+def test_a_step_that_is_not_there_fails_configure_only(bundle, tmp_path):
+    with running(bundle, step=str(tmp_path / "none.onnx")) as (_, client):
+        assert client.state() == "unconfigured"
+        assert diagnostics(client)["/predictor"][1].endswith("none.onnx: no exported step there")
+        assert client.set_parameter("step", "eager") == ""
+        assert client.change("configure")
+
+
+def test_depth_and_durability_of_an_input_can_be_overridden(bundle, messages):
+    """A publisher that keeps its last messages for whoever comes later, heard by a node that asks for two of them."""
+    override = "qos_overrides./odometry.subscription"
+    parameters = {"autostart": False, f"{override}.durability": "transient_local", f"{override}.depth": 2}
+    with running(bundle, **parameters) as (_, client):
+        keeping = QoSProfile(depth=5, durability=QoSDurabilityPolicy.TRANSIENT_LOCAL)
+        publisher = client.publisher("odometry", INPUTS["odometry"], keeping)
+        for message in [m for m in messages if lockstep.topic_of(m) == "odometry"][:4]:
+            publisher.publish(message.data)
+        assert client.change("configure")
+        assert client.change("activate")
+        client.report("/predictor: odometry", lambda status: "no message yet" not in status.message)
+        client.spin_for(0.5)
+        assert diagnostics(client)["/predictor: odometry"][2]["received"] == "2"
 
 
 def test_publish_clock_takes_the_source_stamp(log, messages, tmp_path):

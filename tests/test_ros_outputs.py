@@ -18,8 +18,9 @@ from robopos_ros.outputs import chosen_streams, horizon_row
 from robopos_ros.process import NodeProcess, free_domain
 
 from robopos.errors import ServingError
-from robopos.logs import iter_messages
+from robopos.logs import LogMessage, iter_messages, write_log
 from robopos.model import Bundle
+from robopos.sequences import SequenceSettings, StreamSettings
 from robopos.serving import Engine
 
 pytestmark = pytest.mark.ros
@@ -88,3 +89,31 @@ def test_own_type_and_std_over_the_wire_and_limits_while_it_runs(bundle, log, tm
         assert int(beyond) + len(client.predictions) == 20
         assert "beyond the bundle's limits: base.twist.twist.linear.x" in node.output()
         assert client.set_parameter("target_topics", ["range"]).startswith("target_topics: read on configure only")
+
+
+def test_what_is_no_floating_point_number_goes_as_a_labelled_array(tmp_path):
+    """Encoder counts: the prediction of an integer is none, so it is not published in the stream's own type."""
+    kind = "std_msgs/msg/Int32"
+    times_ns = [ros_support.START_NS + 20_000_000 * i for i in range(600)]
+    counts = [LogMessage("ticks", kind, time_ns, {"data": i * i // 10}) for i, time_ns in enumerate(times_ns)]
+    log = write_log(tmp_path / "ticks.mcap", counts)
+    sequence = SequenceSettings(
+        streams={"ticks": StreamSettings("ticks", ["data"], transform="difference")},
+        targets={"ticks": ["data"]},
+        horizons_s=[0.1, 0.25],
+        clock="log",
+    )
+    # Without a header a message's time is its arrival: by the token index the numbers do not hang on it.
+    bundle = ros_support.make_bundle(tmp_path / "bundle", log, positions="index-rotary", clock="log", sequence=sequence)
+    engine = Engine.load(bundle, device="cpu")
+    with ros_support.running(bundle, {"ticks": kind}, ["ticks"], publish_horizon_s=0.25) as (node, client):
+        arrays = client.listen("prediction/ticks/at_horizon", "std_msgs/msg/Float64MultiArray")
+        client.wait_heard()
+        for count, message in enumerate(list(iter_messages(log))[:10], 1):
+            engine.push_raw("ticks", message.data, arrival_ns=message.log_time_ns)
+            client.publish("ticks", message.data)
+            assert client.hear(count, 20), node.output()
+        assert client.spin_until(lambda: len(arrays) == 10, 10)
+        assert arrays[-1].data.tolist() == pytest.approx(engine.predict().values[1].tolist(), abs=1e-3)
+        assert [d.label for d in arrays[-1].layout.dim] == ["horizon_s:0.25", "fields:data"]
+        assert "ticks at 0.25 s as std_msgs/msg/Float64MultiArray, because " in node.output()

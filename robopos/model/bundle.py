@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import platform
-import shutil
-import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +18,7 @@ from torch import Tensor
 
 from robopos._version import __version__
 from robopos.errors import BundleError, RoboposError
+from robopos.files import whole_folder
 from robopos.model.network import SequenceTransformer
 from robopos.model.settings import ModelSettings
 from robopos.sequences import Normalization, SequenceLayout, compose
@@ -87,9 +86,7 @@ class Bundle:
         folder = Path(folder)
         if folder.exists() and not (folder / DESCRIPTION).is_file() and any(folder.iterdir()):
             raise BundleError(f"{folder}: not empty and not a bundle: name another folder")
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        beside = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-        try:
+        with whole_folder(folder) as beside:
             state = {name: tensor.detach().cpu().contiguous() for name, tensor in self.network.state_dict().items()}
             save_file(state, beside / WEIGHTS)
             description = {
@@ -109,12 +106,6 @@ class Bundle:
             }
             (beside / DESCRIPTION).write_text(yaml.safe_dump(description, sort_keys=False, allow_unicode=True))
             (beside / README).write_text(self._readme(folder.name))
-            beside.chmod(0o755)
-            if folder.exists():
-                shutil.rmtree(folder)
-            beside.rename(folder)
-        finally:
-            shutil.rmtree(beside, ignore_errors=True)
         return folder
 
     @classmethod
@@ -197,8 +188,12 @@ def bundle_hash(folder: str | Path) -> str:
 
 
 def bundle_identity(bundle: Bundle) -> str:
-    """SHA-256 over what a bundle computes: layout, settings and weights, wherever it lies."""
-    digest = hashlib.sha256(repr((bundle.layout, bundle.settings)).encode())
+    """SHA-256 over what a bundle computes from its tokens: layout, settings and weights, wherever it lies.
+
+    When a message is late or a silence ends a segment is for whoever serves to say, so it is left out.
+    """
+    layout = replace(bundle.layout, max_gap_s=0.0, max_lateness_s=0.0)
+    digest = hashlib.sha256(repr((layout, bundle.settings)).encode())
     for tensor in bundle.network.state_dict().values():
         digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()

@@ -17,6 +17,7 @@ from robopos import __version__
 from robopos.errors import RoboposError, ServingError
 from robopos.model import Bundle, bundle_hash
 from robopos.serving import Engine
+from robopos.serving.steps import STEPS
 from robopos_ros.black_box import BlackBox
 from robopos_ros.health import InputHealth
 from robopos_ros.inference import Inference
@@ -142,7 +143,8 @@ class Predictor(LifecycleNode):
         if not settings.bundle:
             raise ServingError("the parameter 'bundle' is empty: set it to the folder of a bundle")
         use_one_thread()
-        engine = Engine(with_overrides(Bundle.load(settings.bundle), settings), device=settings.device)
+        bundle = with_overrides(Bundle.load(settings.bundle), settings)
+        engine = Engine(bundle, device=settings.device, step=step_of(settings.step))
         self._check_context(settings.min_context, engine)
         for stream in engine.inputs:
             message_class(stream.type)  # not installed: say so now
@@ -154,12 +156,13 @@ class Predictor(LifecycleNode):
         warm_up(engine)
         self._outputs = Outputs(self, engine, settings)
         self._engine = engine
-        bundle = Path(settings.bundle).resolve()
+        folder = Path(settings.bundle).resolve()
         self._reporter.facts = {
-            "bundle": bundle.name,
-            "bundle_sha256": bundle_hash(bundle),
+            "bundle": folder.name,
+            "bundle_sha256": bundle_hash(folder),
             "device": str(engine.device),
             "mode": engine.mode,
+            "step": settings.step,
         }
         topics = ", ".join(self.resolve_topic_name(stream.topic) for stream in engine.inputs)
         self.get_logger().info(
@@ -263,3 +266,8 @@ def with_overrides(bundle: Bundle, settings: Settings) -> Bundle:
     if settings.max_lateness_s:
         layout = replace(layout, max_lateness_s=settings.max_lateness_s)
     return replace(bundle, layout=layout)
+
+
+def step_of(text: str) -> str | list[str]:
+    """The parameter `step` as the engine takes it: a word of `STEPS`, or the files that the commas part."""
+    return text if text in STEPS else [path.strip() for path in text.split(",")]

@@ -49,6 +49,11 @@ class Entry:
 PARAMETERS = {
     "bundle": Entry("", "folder of the model bundle"),
     "device": Entry("auto", "torch device of the engine: auto, cpu, cuda, cuda:0"),
+    "step": Entry(
+        "eager",
+        "how each message is computed in mode stream: eager, compile, graph (CUDA), or the file of robopos export; "
+        "several files, of different block sizes, are parted by commas",
+    ),
     "autostart": Entry(True, "configure and activate at start; false waits for a lifecycle manager", "start"),
     "trigger": Entry(
         "message",
@@ -119,6 +124,7 @@ class Settings:
 
     bundle: str
     device: str
+    step: str
     autostart: bool
     trigger: str
     rate_hz: float
