@@ -6,11 +6,12 @@ STAMP := $(VENV)/.filled
 # One torch, pulled once: the release that requirements.lock names.
 TORCH := $(shell grep -E '^torch==' requirements.lock)
 
-.PHONY: help setup demo studies test test-fast lint lock clean
+.PHONY: help setup demo studies docs test test-fast lint lock clean
 
 help:
 	@echo "make demo       prepare real logs, train, compare, replay, serve over ROS 2"
 	@echo "make studies    the comparisons of docs/studies on real logs (about an hour on 2 cores; HUSKY=FILE adds a third)"
+	@echo "make docs       the pages of docs/ and the API reference as HTML, in build/docs"
 	@echo "make test       lint, types and all tests"
 	@echo "make test-fast  the tests without ROS 2 and without training"
 	@echo "make lock       solve requirements.lock anew (needs uv)"
@@ -45,6 +46,10 @@ studies: setup
 		cp runs/studies/$$name/plots/*.png docs/studies/$$name/plots/; \
 	done
 
+docs: setup
+	@$(BIN)/python -m sphinx -b html -W --keep-going -q -c docs . build/docs
+	@echo "docs: build/docs/docs/index.html"
+
 test: setup lint
 	@$(BIN)/python -m pytest
 
@@ -59,7 +64,7 @@ lint: setup
 # torch brings the exact CUDA packages of its own build, so the lock leaves them out.
 lock:
 	@echo 'torch==2.13.0' > .torch.in
-	uv pip compile pyproject.toml .torch.in --extra ros --extra dev --universal --python-version 3.10 --no-header --no-annotate \
+	uv pip compile pyproject.toml .torch.in --extra ros --extra dev --extra docs --universal --python-version 3.10 --no-header --no-annotate \
 		| grep -vE '^(nvidia-|cuda-|triton)' > requirements.lock
 	@rm .torch.in
 
