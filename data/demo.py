@@ -13,6 +13,8 @@ import time
 from importlib.util import find_spec
 from pathlib import Path
 
+from robopos.cli.ending import exit_code
+
 ROOT = Path(__file__).resolve().parent.parent
 LOG = "data/cache/mower.mcap"
 OUT = "runs/demo"
@@ -89,4 +91,4 @@ def summarize(ros: bool, took_s: float) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_code("demo", main))

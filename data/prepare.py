@@ -19,8 +19,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mcap.reader import make_reader
-from recordings import RECORDINGS, RecordingError
+from recordings import RECORDINGS
 
+from robopos.cli.ending import exit_code
 from robopos.errors import RoboposError
 from robopos.logs import write_log
 
@@ -46,7 +47,7 @@ MEMBER_SHA256 = {
 }
 
 
-class PrepareError(RuntimeError):
+class PrepareError(RoboposError):
     """A log cannot be made; the message says what is in the way."""
 
 
@@ -171,18 +172,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     if unknown := [name for name in asked if name not in known]:
         parser.error(f"no log is called {', '.join(unknown)}; there are {', '.join(known)}")
     names = list(RECORDINGS) if "all" in asked else list(dict.fromkeys(asked))
-    started = time.monotonic()
-    try:
+
+    def work() -> None:
+        started = time.monotonic()
         for name in names:
             prepare(name, CACHE)
-    except (PrepareError, RecordingError, RoboposError, OSError) as error:
-        print(f"data/prepare.py: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("data/prepare.py: interrupted", file=sys.stderr)
-        return 130
-    _say(f"done in {time.monotonic() - started:.1f} s")
-    return 0
+        _say(f"done in {time.monotonic() - started:.1f} s")
+
+    return exit_code("data/prepare.py", work)
 
 
 if __name__ == "__main__":

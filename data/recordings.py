@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 
+from robopos.errors import RoboposError
 from robopos.logs import LogMessage
 
 # The recordings count seconds from an arbitrary start; every log puts that zero at 2020-01-01T00:00:00Z.
@@ -27,7 +28,7 @@ Rows = Iterator[tuple[str, list[str]]]
 Fields = dict[str, object]
 
 
-class RecordingError(ValueError):
+class RecordingError(RoboposError):
     """A row of a recording does not read as its columns say."""
 
 

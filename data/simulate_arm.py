@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from robopos.cli.ending import exit_code
 from robopos.errors import RoboposError
 from robopos.logs import LogMessage, write_log
 
@@ -73,7 +74,7 @@ MODEL = f"""
 """
 
 
-class SimulationError(RuntimeError):
+class SimulationError(RoboposError):
     """The arm cannot be simulated; the message says what is in the way."""
 
 
@@ -246,36 +247,44 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Simulate and write; 0 when the log is there."""
     parser = argparse.ArgumentParser(prog="data/simulate_arm.py", description=__doc__.splitlines()[0])
     default = Path(__file__).resolve().parent / "cache" / "arm.mcap"
-    parser.add_argument("--out", type=Path, default=default, help="the log to write (default: data/cache/arm.mcap)")
-    parser.add_argument("--episodes", type=_at_least(int, 1), default=12, help="how many (default: 12)")
-    parser.add_argument("--episode-s", type=_at_least(float, 1), default=30.0, help="length of each (s; default: 30)")
-    parser.add_argument("--seed", type=_at_least(int, 0), default=0, help="of goals, noise and losses (default: 0)")
+    parser.add_argument(
+        *("-o", "--out"),
+        type=Path,
+        default=default,
+        metavar="LOG",
+        help="the log to write (default: data/cache/arm.mcap)",
+    )
+    parser.add_argument("--episodes", type=_at_least(int, 1), default=12, metavar="N", help="how many (default: 12)")
+    parser.add_argument(
+        "--episode-s", type=_at_least(float, 1), default=30.0, metavar="S", help="length of each (s; default: 30)"
+    )
+    parser.add_argument(
+        "--seed", type=_at_least(int, 0), default=0, metavar="N", help="of goals, noise and losses (default: 0)"
+    )
     parser.add_argument(
         "--jitter-ms",
         type=_at_least(int, 0, STATE_MS // 2 - 1),
         default=Recorder().jitter_ms,
+        metavar="N",
         help=f"each tick is off by up to so much (ms; default: {Recorder().jitter_ms})",
     )
     parser.add_argument(
         "--drop-share",
         type=_at_least(float, 0, 0.9),
         default=Recorder().drop_share,
+        metavar="P",
         help=f"messages lost one by one; 0 loses none, in bursts neither (default: {Recorder().drop_share})",
     )
     args = parser.parse_args(argv)
-    try:
+
+    def work() -> None:
         args.out.parent.mkdir(parents=True, exist_ok=True)
         count = simulate_log(
             args.out, args.episodes, args.episode_s, args.seed, Recorder(args.jitter_ms, args.drop_share)
         )
-    except (SimulationError, RoboposError, OSError) as error:
-        print(f"data/simulate_arm.py: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("data/simulate_arm.py: interrupted", file=sys.stderr)
-        return 130
-    print(f"[data] {args.out}: {args.episodes} episodes of {args.episode_s:g} s, {count:,} messages")
-    return 0
+        print(f"[data] {args.out}: {args.episodes} episodes of {args.episode_s:g} s, {count:,} messages")
+
+    return exit_code("data/simulate_arm.py", work)
 
 
 if __name__ == "__main__":

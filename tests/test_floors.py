@@ -20,7 +20,7 @@ ALLOWED = {
     "comparison": {"logs", "positions", "sequences", "model", "training", "serving"},
     "cli": {"logs", "positions", "sequences", "model", "training", "serving", "comparison"},
 }
-SHARED = {"errors", "_version"}
+SHARED = {"errors", "files", "_version"}
 FOREIGN = {"logs": {"torch", "lightning", "rclpy"}, "positions": {"numpy", "lightning", "rclpy"}}
 
 

@@ -87,7 +87,7 @@ def test_the_command_prints_a_table_json_and_a_plot(odd_log: Path, capsys: pytes
     table = capsys.readouterr().out
     assert "/bare" in table and "100.00" in table and "only listed" in table
     plot = odd_log.parent / "plot.png"
-    assert main(["inspect", str(odd_log), "--json", "--plot", str(plot)]) == 0
+    assert main(["inspect", str(odd_log), "--json", "-", "--plot", str(plot)]) == 0
     report = json.loads(capsys.readouterr().out)
     assert [topic["count"] for topic in report["topics"]] == [100, 50, 20, 3]
     assert plot.read_bytes().startswith(b"\x89PNG")
@@ -142,7 +142,7 @@ def test_a_log_without_anything_to_learn_is_named(tmp_path: Path) -> None:
 def test_a_drafted_configuration_trains_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log, config = tmp_path / "arm.mcap", tmp_path / "config.yaml"
     write_log(log, arm_messages(60.0))
-    assert main(["init", str(log), "-o", str(config), "--out", str(tmp_path / "run")]) == 0
+    assert main(["init", str(log), "-o", str(config), "--train-out", str(tmp_path / "run")]) == 0
     assert main(["init", str(log), "-o", str(config)]) == 1  # never over a file that is there
     assert main(["train", "--config", str(config), "--trainer.max_steps", "20", "--trainer.accelerator", "cpu"]) == 0
     assert "bundle:" in capsys.readouterr().out

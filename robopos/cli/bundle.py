@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import argparse
 
+from robopos.cli.options import add_out
+
 HELP = "make a bundle of a checkpoint"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("checkpoint", metavar="CKPT", help="checkpoint file of robopos train")
-    parser.add_argument("-o", "--out", required=True, metavar="BUNDLE", help="folder to write")
+    """Add the arguments."""
+    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="file that robopos train left in checkpoints/")
+    add_out(parser, "folder to write; an older bundle there is replaced", metavar="BUNDLE")
 
 
 def run(args: argparse.Namespace) -> None:
+    """Write the bundle."""
     from robopos.training.module import SequenceModule
 
     module = SequenceModule.from_checkpoint(args.checkpoint)

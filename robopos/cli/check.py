@@ -9,6 +9,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, NamedTuple
 
+from robopos.cli.options import add_bundle, add_device, add_json, add_log
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -32,15 +34,17 @@ class Verdict(NamedTuple):
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument("bundle", metavar="BUNDLE", help="folder of the bundle")
-    parser.add_argument("log", metavar="LOG", help="MCAP file with the streams of the bundle")
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda (default: auto)")
+    add_bundle(parser)
+    add_log(parser)
+    add_device(parser)
+    add_json(parser, "the answers")
 
 
 def run(args: argparse.Namespace) -> None:
     """Print the verdicts."""
     import torch
 
+    from robopos.cli.show import write_json
     from robopos.errors import BundleError, SequenceError
     from robopos.logs import read_log
     from robopos.model import Bundle, pick_device
@@ -64,6 +68,7 @@ def run(args: argparse.Namespace) -> None:
     for verdict in verdicts:
         mark = {True: "ok", False: "FAILED", None: "-"}[verdict.passed]
         print(f"{mark:7}{verdict.question}: {verdict.finding}")
+    write_json(args.json, [verdict._asdict() for verdict in verdicts])
     failed = sum(verdict.passed is False for verdict in verdicts)
     if failed:
         raise BundleError(f"{failed} of {len(verdicts)} checks failed")
@@ -102,7 +107,7 @@ def _effects(bundle: Bundle, columns: TokenColumns, ends: Tensor, length: int) -
 
 def _fit(bundle: Bundle, columns: TokenColumns, ends: Tensor, length: int) -> list[Verdict]:
     """Whether tables and periods are as long as the log's windows."""
-    from robopos.positions import LearnedEncoding
+    from robopos.positions import LearnedEncoding, RotaryEmbedding, SinusoidalEncoding
 
     time_ns = columns.time_ns
     spans = (time_ns[ends] - time_ns[ends - length + 1]).abs().double() / 1e9
@@ -115,8 +120,8 @@ def _fit(bundle: Bundle, columns: TokenColumns, ends: Tensor, length: int) -> li
         elif isinstance(part, LearnedEncoding):
             finding = f"{part.max_s:.3g} s of knots for windows of {typical_s:.3g} s, {span_s:.3g} s at most"
             verdicts.append(Verdict(f"the table of {name} is long enough", finding, part.max_s >= span_s))
-        elif part.clock == "time" and hasattr(part, "increments"):
-            periods_s = 2.0**64 / (part.increments.double() % 2.0**64) / 1e9
+        elif part.clock == "time" and isinstance(part, (RotaryEmbedding, SinusoidalEncoding)):
+            periods_s = part.periods()
             shortest_s, longest_s = float(periods_s.min()), float(periods_s.max())
             finding = f"{shortest_s:.3g} to {longest_s:.3g} s for windows of {typical_s:.3g} s, {span_s:.3g} s at most"
             verdicts.append(Verdict(f"the longest period of {name} spans a window", finding, longest_s >= span_s))

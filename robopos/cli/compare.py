@@ -7,17 +7,52 @@ already is kept: the same command again goes on where it was interrupted.
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
+
+from robopos.cli.options import HANDS_ON
+
+if TYPE_CHECKING:
+    from robopos.training.parser import SettingsParser
 
 HELP = "compare positions by index and by time"
-# jsonargparse reads the study's options, --help too.
-PARSER_OPTIONS = {"add_help": False, "prefix_chars": "\0"}
+PARSER_OPTIONS = HANDS_ON  # to settings_parser()
+OF_THE_COMMAND = ("config", "out", "only", "add_seed", "dry_run", "workers", "ray")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("arguments", nargs=argparse.REMAINDER)
+    """Add the arguments."""
+    parser.add_argument("settings", nargs=argparse.REMAINDER, help="-c CONFIG, -o FOLDER, any setting by its name")
+
+
+def settings_parser() -> SettingsParser:
+    """The study's settings, and the options of the command."""
+    from robopos.comparison import StudySettings
+    from robopos.training.parser import SettingsParser
+
+    parser = SettingsParser(prog="robopos compare", description=__doc__)
+    parser.add_argument(
+        "-c", "--config", action="config", metavar="CONFIG", help="YAML configuration; later options override it"
+    )
+    parser.add_class_arguments(StudySettings, None)
+    parser.add_argument("-o", "--out", type=str, default="report", metavar="FOLDER", help="folder of cells and report")
+    parser.add_argument("--only", type=str | None, metavar="TEXT", help="make only cells whose name holds this text")
+    parser.add_argument(
+        "--add-seed", type=int | None, metavar="SEED", help="one seed more; the folder remembers it for later calls"
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="show the grid and about how long it takes (s); make nothing"
+    )
+    parser.add_argument(
+        "--workers", type=int | None, metavar="N", help="processes; by default one a core, or one a GPU"
+    )
+    parser.add_argument(
+        "--ray", type=str | None, metavar="ADDRESS", help="make the cells on a Ray cluster; 'auto', or 'local'"
+    )
+    return parser
 
 
 def run(args: argparse.Namespace) -> None:
+    """Make what is missing, then the report of all."""
     import shlex
     from pathlib import Path
 
@@ -27,28 +62,10 @@ def run(args: argparse.Namespace) -> None:
     from robopos.comparison import Study, StudySettings, write_report
     from robopos.comparison.tables import markdown, skill_table
     from robopos.errors import ConfigError
-    from robopos.training.parser import SettingsParser
 
-    parser = SettingsParser(prog="robopos compare", description=__doc__)
-    parser.add_argument("-c", "--config", action="config", help="YAML configuration; later options override it")
-    parser.add_class_arguments(StudySettings, None)
-    parser.add_argument("-o", "--out", type=str, default="report", help="folder of cells and report (default: report)")
-    parser.add_argument("--only", type=str | None, default=None, help="make only cells whose name holds this text")
-    parser.add_argument("--add-seed", type=int | None, default=None, help="one seed more; the folder remembers it")
-    parser.add_argument(
-        "--dry-run", action="store_true", help="show the grid and about how long it takes; make nothing"
-    )
-    parser.add_argument(
-        "--workers", type=int | None, default=None, help="processes (default: one a core, or one a GPU)"
-    )
-    parser.add_argument("--ray", type=str | None, default=None, help="address of a Ray cluster, 'auto', or 'local'")
-    arguments = [a for a in args.arguments if a != "--debug"]
-    args.debug = args.debug or len(arguments) < len(args.arguments)
-    given = parser.parse_args(arguments)
-    values = parser.instantiate_classes(given)
-    names = ("out", "only", "add_seed", "dry_run", "workers", "ray")
-    out, only, add_seed, dry_run, workers, ray = (values.pop(name) for name in names)
-    values.pop("config", None)
+    parser = settings_parser()
+    values = parser.instantiate_classes(parser.parse_args(args.settings))
+    _, out, only, add_seed, dry_run, workers, ray = (values.pop(name, None) for name in OF_THE_COMMAND)
     if workers is not None and workers < 1:
         raise ConfigError(f"workers is {workers}, must be a number of processes >= 1")
     study = Study(StudySettings(**values), out, add_seed)
@@ -64,9 +81,12 @@ def run(args: argparse.Namespace) -> None:
         print(f"about {study.estimate_s(missing, workers):.0f} s of work" if missing else "nothing to make")
         return
     if missing:
-        with Progress("compare", study.work(missing)) as progress:
-            study.run(missing, progress.update, workers=workers, ray=ray)
-    results = study.results(shlex.join(["robopos", "compare", *arguments]))
+        try:
+            with Progress("compare", study.work(missing)) as progress:
+                study.run(missing, progress.update, workers=workers, ray=ray)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("the same command goes on from the cells that are done") from None
+    results = study.results(shlex.join(["robopos", "compare", *args.settings]))
     report = write_report(Path(out), results)
     console().print(Markdown(markdown(skill_table(results, results.regime))))
     print(f"report: {report}")

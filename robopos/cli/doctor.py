@@ -6,14 +6,18 @@ from __future__ import annotations
 
 import argparse
 
+from robopos.cli.options import add_json
+
 HELP = "what is installed here, and what is missing"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", metavar="FILE", help="write the findings as JSON")
+    """Add the arguments."""
+    add_json(parser, "the findings")
 
 
 def run(args: argparse.Namespace) -> None:
+    """Print the findings."""
     from robopos.cli.findings import examine
     from robopos.cli.show import write_json
     from robopos.errors import RoboposError

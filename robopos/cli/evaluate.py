@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from robopos.cli.options import add_bundle, add_device, add_json, add_logs, add_plot
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -17,22 +19,26 @@ HELP = "judge a bundle on a log"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("bundle", metavar="BUNDLE", help="folder of the bundle")
-    parser.add_argument("logs", metavar="LOG", nargs="+", help="MCAP files")
+    """Add the arguments."""
+    add_bundle(parser)
+    add_logs(parser, "each is a log")
     parser.add_argument(
         "--split",
         choices=("all", "train", "validation", "test"),
         default="all",
-        help="part of each log: 'all' of a log that was not trained on, or a split as cut in training (default: all)",
+        help="part of each log: all of one not trained on, or a split as cut in training (default: %(default)s)",
     )
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda (default: auto)")
-    parser.add_argument("--json", metavar="FILE", help="write the scores as JSON")
-    parser.add_argument("--markdown", metavar="FILE", help="write the scores as a Markdown table")
-    parser.add_argument("--plot", metavar="FILE", help="draw predictions over time and error over horizon (PNG)")
+    add_device(parser)
+    add_json(parser, "the scores")
+    parser.add_argument(
+        "--markdown", metavar="FILE", help="write the scores as a Markdown table; '-' is standard output"
+    )
+    add_plot(parser, "predictions over time (s) and error over horizon (s)")
     parser.add_argument("--mcap", metavar="FILE", help="write the predictions as MCAP")
 
 
 def run(args: argparse.Namespace) -> None:
+    """Print the scores."""
     from pathlib import Path
 
     from robopos.cli.show import Progress, markdown_scores, scores, write_json, write_text
@@ -69,10 +75,12 @@ def run(args: argparse.Namespace) -> None:
         from robopos.training.figures import draw_evaluation
 
         draw_evaluation(bundle.layout, predictions, rows, args.plot)
+        print(f"plot: {args.plot}")
     if args.mcap is not None:
         from robopos.logs import write_log
 
         write_log(args.mcap, _messages(bundle, dataset, predictions))
+        print(f"predictions: {args.mcap}")
 
 
 def _messages(bundle: Bundle, dataset: SequenceDataset, predictions: Predictions) -> Iterator[LogMessage]:

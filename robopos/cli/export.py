@@ -9,28 +9,33 @@ from __future__ import annotations
 
 import argparse
 
+from robopos.cli.options import add_bundle, add_device, add_json, add_out
+
 HELP = "a bundle's step to ONNX or native code"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("bundle", metavar="BUNDLE", help="folder of the bundle")
-    parser.add_argument("--to", choices=("onnx", "aotinductor"), required=True, help="kind of file")
-    parser.add_argument("-o", "--out", required=True, metavar="FILE", help="file to write: .onnx, or .pt2")
-    parser.add_argument("--block", type=int, default=8, metavar="N", help="tokens of a block (default: 8)")
-    parser.add_argument("--device", default="cpu", help="cpu, cuda: where an aotinductor step runs (default: cpu)")
-    parser.add_argument("--json", metavar="FILE", help="write the check as JSON")
+    """Add the arguments."""
+    add_bundle(parser)
+    parser.add_argument("--to", choices=("onnx", "aotinductor"), required=True, help="kind of file (required)")
+    add_out(parser, "file to write: .onnx for onnx, .pt2 for aotinductor")
+    parser.add_argument("--block", type=int, default=8, metavar="N", help="tokens of a block (default: %(default)s)")
+    add_device(parser, default="cpu")
+    add_json(parser, "the check against the network")
 
 
 def run(args: argparse.Namespace) -> None:
+    """Write the file and print the check."""
     import time
 
-    from robopos.cli.show import write_json
+    from robopos.cli.show import Progress, write_json
     from robopos.model import Bundle, pick_device
     from robopos.serving.export import export_step
 
     bundle = Bundle.load(args.bundle, pick_device(args.device))
     started = time.monotonic()
-    parity = export_step(bundle, args.to, args.out, block=args.block)
+    with Progress("export", None):
+        parity = export_step(bundle, args.to, args.out, block=args.block)
     print(
         f"parity with the network over {parity.steps} steps ({parity.tokens} tokens): "
         f"largest difference {parity.largest:.2g}, rms {parity.rms:.2g}"

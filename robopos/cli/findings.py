@@ -7,7 +7,7 @@ import os
 import platform
 import subprocess
 import sys
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 PATIENCE_S = 120
 
@@ -119,7 +119,7 @@ def _node() -> Finding:
     return Finding("ok", "robopos_ros", told["where"])
 
 
-def _ask(code: str) -> tuple[dict, str]:
+def _ask(code: str) -> tuple[dict[str, Any], str]:
     """What a piece of code prints as JSON, or why it failed, in one line."""
     try:
         done = subprocess.run(

@@ -10,6 +10,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from robopos.cli.options import add_json, add_logs, add_plot
+
 if TYPE_CHECKING:
     from robopos.logs.report import LogReport, TopicReport
 
@@ -18,44 +20,38 @@ HELP = "what a log holds, and how good its clocks are"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument("log", nargs="+", help="an MCAP file, a folder or a pattern; several are one log")
-    parser.add_argument("--json", action="store_true", help="print the report as JSON")
-    parser.add_argument("--plot", metavar="PNG", help="draw steps, clock offsets and lateness over time")
+    add_logs(parser, "several are one log")
+    add_json(parser, "the report")
+    add_plot(parser, "steps (ms), clock offsets (ms) and lateness (s) over time")
 
 
 def run(args: argparse.Namespace) -> None:
     """Print the report."""
+    from robopos.cli.show import Progress, write_json
     from robopos.logs.audit import audit, report_of
 
-    audited = audit(args.log)
-    report = report_of(*audited)
-    if args.json:
-        import json
-
-        print(json.dumps(report.to_dict(), indent=2))
-    else:
-        _print(report)
-    if args.plot:
+    with Progress("inspect", 1) as progress:
+        audited = audit(args.logs, progress=lambda done, total: progress.update(done, total=total))
+        report = report_of(*audited)
+    _print(report)
+    write_json(args.json, report.to_dict())
+    if args.plot is not None:
         from robopos.logs.plot import plot_audit
 
         plot_audit(audited[1], args.plot)
-        if not args.json:
-            print(f"plot: {args.plot}")
+        print(f"plot: {args.plot}")
 
 
 def _print(report: LogReport) -> None:
     from rich import box
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=200)
+    from robopos.cli.show import console
+
+    out = console()
     names = ", ".join(report.paths)
-    console.print(
-        Text(f"{names}: {report.messages} messages in {report.duration_s:.3f} s, {report.bytes / 1e6:.2f} MB")
-    )
+    out.print(Text(f"{names}: {report.messages} messages in {report.duration_s:.3f} s, {report.bytes / 1e6:.2f} MB"))
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("topic", overflow="fold")
     table.add_column("type", overflow="fold")
@@ -65,14 +61,14 @@ def _print(report: LogReport) -> None:
         table.add_column(title, justify="right")
     for topic in report.topics:
         table.add_row(*(Text(cell) for cell in _cells(topic)))
-    console.print(table)
+    out.print(table)
     for topic in report.topics:
         if topic.note or topic.undecoded:
             words = [topic.note] if topic.note else []
             words += [f"{topic.undecoded} messages do not fit the schema"] if topic.undecoded else []
-            console.print(Text(f"{topic.topic}: {'; '.join(words)}"))
+            out.print(Text(f"{topic.topic}: {'; '.join(words)}"))
     for text in report.damage:
-        console.print(Text(f"damage: {text}"))
+        out.print(Text(f"damage: {text}"))
 
 
 def _cells(topic: TopicReport) -> list[str]:

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import argparse
 
+from robopos.cli.options import HANDS_ON
+
 HELP = "publish a log on ROS 2 topics"
-# Everything after `play` goes to robopos_ros.play, --help too.
-PARSER_OPTIONS = {"add_help": False, "prefix_chars": "\0"}
+PARSER_OPTIONS = HANDS_ON  # to robopos_ros.play, --debug too, which it does not know
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("arguments", nargs=argparse.REMAINDER)
+    """Add the arguments."""
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="LOG and options; see --help")
 
 
 def run(args: argparse.Namespace) -> None:
+    """Let the player take this process over."""
     from robopos.cli.ros_module import run_module
 
     run_module("robopos_ros.play", args.arguments)

@@ -10,6 +10,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from robopos.cli.options import add_out
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -23,10 +25,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument("subject", choices=("positions",), help="what to draw")
     parser.add_argument("scheme", metavar="SCHEME", help="CLOCK-SCHEME, or several joined by '+'")
-    parser.add_argument("--dim", type=int, default=64, help="width of the tokens (default: 64)")
-    parser.add_argument("--heads", type=int, default=8, help="heads of the attention (default: 8)")
-    parser.add_argument("--length", type=int, default=100, help="tokens to draw, on index (default: 100)")
-    parser.add_argument("--span-s", type=float, default=5.0, help="seconds to draw, on time (default: 5)")
+    parser.add_argument("--dim", type=int, default=64, metavar="D", help="width of the tokens (default: %(default)s)")
+    parser.add_argument(
+        "--heads", type=int, default=8, metavar="H", help="heads of the attention (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--length", type=int, default=100, metavar="N", help="on index: tokens to draw (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--span-s", type=float, default=5.0, metavar="S", help="on time: seconds to draw (s; default: %(default)s)"
+    )
     parser.add_argument(
         "--option",
         metavar="NAME=VALUE",
@@ -34,7 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="an option of the scheme, as in the model's position_options; may be repeated",
     )
-    parser.add_argument("-o", "--output", metavar="FILE", help="picture to write (default: SCHEME.png)")
+    add_out(parser, "picture to write", default="SCHEME.png")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -44,6 +52,7 @@ def run(args: argparse.Namespace) -> None:
     from matplotlib.figure import Figure
 
     from robopos.errors import ConfigError
+    from robopos.files import whole_file
     from robopos.positions import build_positions
 
     options = {}
@@ -68,12 +77,13 @@ def run(args: argparse.Namespace) -> None:
         with torch.no_grad():
             _draw(part, ticks, unit, left, right)
         left.set_title(name)
-    output = args.output or f"{args.scheme}.png"
+    out = args.out.replace("SCHEME", args.scheme)
     try:
-        figure.savefig(output, dpi=110)
+        with whole_file(out) as beside:
+            figure.savefig(beside, dpi=110)
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{output}: cannot be written: {error}") from None
-    print(f"plot: {output}")
+        raise ConfigError(f"{out}: cannot be written: {error}") from None
+    print(f"plot: {out}")
 
 
 def _draw(part: Part, ticks: Any, unit: str, left: Axes, right: Axes) -> None:
@@ -110,9 +120,11 @@ def _draw(part: Part, ticks: Any, unit: str, left: Axes, right: Axes) -> None:
 
 
 def _image(axes: Axes, positions: Any, rows: Any, xlabel: str, ylabel: str) -> None:
+    from matplotlib.ticker import MaxNLocator
+
     extent = (float(positions[0]), float(positions[-1]), len(rows) - 0.5, -0.5)
     picture = axes.imshow(rows, aspect="auto", extent=extent, cmap="RdBu")
     axes.figure.colorbar(picture, ax=axes)
-    axes.yaxis.get_major_locator().set_params(integer=True)
+    axes.yaxis.set_major_locator(MaxNLocator("auto", integer=True, steps=[1, 2, 5, 10]))
     axes.set_xlabel(xlabel)
     axes.set_ylabel(ylabel)

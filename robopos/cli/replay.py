@@ -9,6 +9,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from robopos.cli.options import add_bundle, add_device, add_json, add_log, add_out
+
 if TYPE_CHECKING:
     from robopos.serving import Engine, ReplaySummary
 
@@ -17,32 +19,38 @@ PARITY = 1e-4  # of a residual's scale; float32 alone stays below 1e-5
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("bundle", metavar="BUNDLE", help="folder of the bundle")
-    parser.add_argument("log", metavar="LOG", help="MCAP file")
-    parser.add_argument("-o", "--out", required=True, metavar="FILE", help="MCAP file to write")
-    parser.add_argument("--last-s", type=float, metavar="S", help="only the last S seconds of the log")
+    """Add the arguments."""
+    add_bundle(parser)
+    add_log(parser)
+    add_out(parser, "MCAP file to write")
+    parser.add_argument("--last-s", type=float, metavar="S", help="only the last S seconds of the log (default: all)")
     parser.add_argument(
         "--rate",
         type=float,
         metavar="R",
-        help="R times as fast as recorded (1.0 is real time), leaving out predictions when late as a robot would; "
-        "default: as fast as it can, with every prediction",
+        help="R times as fast as recorded (1.0 is real time), leaving out predictions when late as a robot would "
+        "(default: as fast as it can, with every prediction)",
     )
-    parser.add_argument("--mode", choices=("stream", "window"), help="default: stream where the bundle can")
+    parser.add_argument(
+        "--mode",
+        choices=("stream", "window"),
+        help="with cached keys, or each window anew (default: stream where the bundle can)",
+    )
     parser.add_argument(
         "--step",
         default="eager",
         metavar="STEP",
-        help="eager, compile, graph, or a file of robopos export (default: eager)",
+        help="eager, compile, graph, or a file of robopos export (default: %(default)s)",
     )
     parser.add_argument(
         "--compare-batch", action="store_true", help="compare every prediction with evaluation of the same log"
     )
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda (default: auto)")
-    parser.add_argument("--json", metavar="FILE", help="write the summary as JSON")
+    add_device(parser)
+    add_json(parser, "the summary")
 
 
 def run(args: argparse.Namespace) -> None:
+    """Replay, then print latencies and errors."""
     from pathlib import Path
 
     from robopos.cli.show import Progress, write_json

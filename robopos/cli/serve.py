@@ -8,23 +8,37 @@ from __future__ import annotations
 
 import argparse
 
+from robopos.cli.options import add_bundle, add_device
+
 HELP = "serve a bundle on ROS 2"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("bundle", metavar="BUNDLE", help="folder of the bundle")
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda (default: auto)")
-    parser.add_argument("--namespace", metavar="NS", help="namespace of the node and of its topics")
+    """Add the arguments."""
+    add_bundle(parser)
+    add_device(parser)
+    parser.add_argument("--namespace", metavar="NS", help="namespace of the node and of its topics (default: none)")
     parser.add_argument("--params-file", metavar="FILE", help="ROS parameters, such as configs/ros/predictor.yaml")
     parser.add_argument(
-        "-p", "--param", action="append", default=[], metavar="NAME:=VALUE", help="one ROS parameter of the node"
+        "-p",
+        "--param",
+        action="append",
+        default=[],
+        metavar="NAME:=VALUE",
+        help="one ROS parameter of the node; may be repeated",
     )
     parser.add_argument(
-        "-r", "--remap", action="append", default=[], metavar="FROM:=TO", help="another name for a topic"
+        "-r",
+        "--remap",
+        action="append",
+        default=[],
+        metavar="FROM:=TO",
+        help="another name for a topic; may be repeated",
     )
 
 
 def run(args: argparse.Namespace) -> None:
+    """Let the node take this process over."""
     import json
     from pathlib import Path
 

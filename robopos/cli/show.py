@@ -1,68 +1,60 @@
-"""Tables and progress on the terminal, the same for every command."""
+"""Tables, progress and written texts, the same for every command."""
 
 from __future__ import annotations
 
 import json
 import math
-import os
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
 from rich.table import Table
 
-LINE_EVERY_S = 5.0
+from robopos.files import whole_file
 
 
 def console() -> Console:
     """Standard output; wide enough for a table where there is no terminal to ask."""
-    return Console(width=None if sys.stdout.isatty() else 180, highlight=False)
+    return Console(width=None if sys.stdout.isatty() else 200, highlight=False)
 
 
 class Progress:
-    """A bar with the time left on a terminal; elsewhere a line now and then.
+    """A bar with the time left, on standard error; nothing where that is no terminal.
 
-    Use it as a context and call ``update(done)``.
+    Use it as a context and call ``update(done)``. Without a total it shows that work goes on, and for how long.
     """
 
-    def __init__(self, label: str, total: int) -> None:
-        self._label, self._total = label, max(total, 1)
-        self._started = self._spoke = time.monotonic()
+    def __init__(self, label: str, total: int | None) -> None:
+        self._label, self._total = label, total
         self._bar: RichProgress | None = None
 
     def __enter__(self) -> Progress:
-        if sys.stdout.isatty():
-            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-            self._bar = RichProgress(*columns, TextColumn("{task.fields[note]}"), console=console())
+        if sys.stderr.isatty():
+            known = self._total is not None
+            columns = (MofNCompleteColumn(), TimeRemainingColumn()) if known else (TimeElapsedColumn(),)
+            self._bar = RichProgress(
+                *(TextColumn("{task.description}"), BarColumn(), *columns, TextColumn("{task.fields[note]}")),
+                console=Console(stderr=True, highlight=False),
+                redirect_stdout=sys.stdout.isatty(),  # else what is printed meanwhile would leave its file
+            )
             self._task = self._bar.add_task(self._label, total=self._total, note="")
             self._bar.start()
         return self
 
-    def update(self, done: int, note: str = "") -> None:
-        """Show ``done`` of the total."""
+    def update(self, done: int, note: str = "", *, total: int | None = None) -> None:
+        """Show ``done`` of the total, which is only known by now where it is given here."""
         if self._bar is not None:
-            self._bar.update(self._task, completed=done, note=escape(note))
-            return
-        now = time.monotonic()
-        if now - self._spoke >= LINE_EVERY_S and done < self._total:
-            self._spoke = now
-            left_s = (now - self._started) / max(done, 1) * (self._total - done)
-            # The very first steps take long for other reasons, and would promise hours.
-            left = f", about {left_s:.0f} s left" if done > 0.02 * self._total else ""
-            print(f"{self._label}: {done} of {self._total}{left} {note}".rstrip(), flush=True)
+            self._bar.update(self._task, completed=done, total=total, note=escape(note))
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         if self._bar is not None:
             self._bar.stop()
-        elif kind is None:
-            print(f"{self._label}: done in {time.monotonic() - self._started:.1f} s", flush=True)
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -115,20 +107,19 @@ def markdown_scores(rows: Sequence[Mapping[str, Any]]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def write_json(path: str | None, content: Any) -> None:
-    """JSON into a file; ``None`` writes nothing."""
-    write_text(path, json.dumps(content, indent=1) + "\n")
+def write_json(to: str | TextIO | None, content: Any) -> None:
+    """JSON into a file or a stream; ``None`` writes nothing."""
+    write_text(to, json.dumps(content, indent=1) + "\n")
 
 
-def write_text(path: str | None, text: str) -> None:
-    """Write beside and rename, so that a file is always whole; ``None`` writes nothing."""
-    if path is None:
-        return
-    target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    beside = target.with_name(f".{target.name}")
-    beside.write_text(text)
-    os.replace(beside, target)
+def write_text(to: str | TextIO | None, text: str) -> None:
+    """Text into a file, which is whole or not there, or into a stream; ``None`` writes nothing."""
+    if isinstance(to, str):
+        Path(to).parent.mkdir(parents=True, exist_ok=True)
+        with whole_file(to) as beside:
+            beside.write_text(text, encoding="utf-8")
+    elif to is not None:
+        to.write(text)
 
 
 def step_note(metrics: Mapping[str, float]) -> str:

@@ -8,22 +8,23 @@ from __future__ import annotations
 
 import argparse
 
+from robopos.cli.options import HANDS_ON
+
 HELP = "train on logs, write a bundle"
-# Everything after `train` goes to LightningCLI, --help too.
-PARSER_OPTIONS = {"add_help": False, "prefix_chars": "\0"}
+PARSER_OPTIONS = HANDS_ON  # to LightningCLI
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("arguments", nargs=argparse.REMAINDER)
+    """Add the arguments."""
+    parser.add_argument("settings", nargs=argparse.REMAINDER, help="-c CONFIG, -o FOLDER, any setting by its name")
 
 
 def run(args: argparse.Namespace) -> None:
+    """Train, judge the best checkpoint on the test split and write its bundle."""
     from robopos.cli.show import Progress, scores, step_note
     from robopos.training.lightning_cli import TrainingRun
 
-    arguments = [a for a in args.arguments if a != "--debug"]
-    args.debug = args.debug or len(arguments) < len(args.arguments)
-    training = TrainingRun(arguments)
+    training = TrainingRun(args.settings)
     for note in training.notes:
         print(f"note: {note}")
     print(training.summary(), flush=True)

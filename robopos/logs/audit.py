@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -66,8 +66,10 @@ def inspect_log(paths: PathLike | Iterable[PathLike]) -> LogReport:
     return report_of(*audit(paths))
 
 
-def audit(paths: PathLike | Iterable[PathLike]) -> tuple[Source, list[Audit], list[str]]:
-    """The audits of all topics by name, with what is damaged."""
+def audit(
+    paths: PathLike | Iterable[PathLike], *, progress: Callable[[int, int], None] | None = None
+) -> tuple[Source, list[Audit], list[str]]:
+    """The audits of all topics by name, with what is damaged; ``progress`` is told chunks done and all."""
     source = Source(paths)
     damage = [text for container in source.containers for text in container.losses + container.damages]
     audits: dict[str, Audit] = {}
@@ -80,6 +82,8 @@ def audit(paths: PathLike | Iterable[PathLike]) -> tuple[Source, list[Audit], li
             audits[channel.topic].channels += 1
             of_channel[id(container), channel.id] = audits[channel.topic]
     for part in source.parts:
+        if progress is not None:
+            progress(part.number, len(source.parts))
         try:
             opened = part.open()
         except LogError as error:

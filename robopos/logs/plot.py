@@ -7,6 +7,7 @@ import os
 import numpy as np
 
 from robopos.errors import LogError
+from robopos.files import whole_file
 from robopos.logs.audit import Audit, late_of
 
 # More points than this are thinned: the picture would not change.
@@ -44,6 +45,7 @@ def plot_audit(audits: list[Audit], path: str | os.PathLike[str]) -> None:
     lateness.set_xlabel("log time (s)")
     steps.legend(loc="upper right", fontsize="small", markerscale=4)
     try:
-        figure.savefig(path, dpi=120)
+        with whole_file(path) as beside:
+            figure.savefig(beside, dpi=120)
     except (OSError, ValueError) as error:
         raise LogError(f"{path}: the plot cannot be written ({error})") from error

@@ -10,6 +10,7 @@ from typing import Literal
 from mcap.writer import CompressionType, Writer
 
 from robopos.errors import LogError
+from robopos.files import whole_file
 from robopos.logs.records import LogMessage
 from robopos.logs.schema import MessageType, long_name, parse_schema
 from robopos.logs.schemas import schema_text
@@ -44,16 +45,11 @@ def write_log(
         raise LogError(f"{target}: compression {compression!r} is none of {', '.join(_COMPRESSION)}")
     if not target.parent.is_dir():
         raise LogError(f"{target}: its folder {target.parent} does not exist")
-    beside = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        with open(beside, "wb") as stream:
-            writer = Writer(stream, compression=_COMPRESSION[compression])
-            writer.start(profile="ros2", library="robopos")
-            _Topics(target, writer).write_all(messages)
-            writer.finish()  # type: ignore[no-untyped-call]
-        os.replace(beside, target)
-    finally:
-        beside.unlink(missing_ok=True)
+    with whole_file(target) as beside, open(beside, "wb") as stream:
+        writer = Writer(stream, compression=_COMPRESSION[compression])
+        writer.start(profile="ros2", library="robopos")
+        _Topics(target, writer).write_all(messages)
+        writer.finish()  # type: ignore[no-untyped-call]
     return target
 
 

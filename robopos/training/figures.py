@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from robopos.files import whole_file
 from robopos.sequences import SequenceLayout
 from robopos.training.evaluation import Predictions
 
@@ -38,7 +39,8 @@ def draw_evaluation(
     axes[0][0].legend(fontsize=7, loc="upper right")
     axes[0][1].legend(fontsize=7)
     figure.tight_layout()
-    figure.savefig(path, dpi=120, format="png")
+    with whole_file(path) as beside:
+        figure.savefig(beside, dpi=120, format="png")
     plt.close(figure)
 
 

@@ -47,15 +47,25 @@ class TrainingCLI(LightningCLI):
 
     def init_parser(self, **kwargs: Any) -> LightningArgumentParser:
         parser = TrainingParser(prog="robopos train", default_env=False)
-        parser.add_argument("-c", "--config", action="config", help="YAML configuration; later options override it")
+        parser.add_argument(
+            "-c", "--config", action="config", metavar="CONFIG", help="YAML configuration; later options override it"
+        )
         return parser
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         parser.add_argument(
-            "-o", "--out", type=str, default="runs/train", help="folder for the bundle, checkpoints and logs"
+            *("-o", "--out"),
+            type=str,
+            default="runs/train",
+            metavar="FOLDER",
+            help="folder for the bundle, checkpoints and logs",
         )
         parser.add_argument(
-            "--ckpt_path", type=str, default=None, help="resume from this checkpoint; 'last' takes the newest of --out"
+            "--ckpt_path",
+            type=str,
+            default=None,
+            metavar="CHECKPOINT",
+            help="resume from this checkpoint; 'last' takes the newest of --out",
         )
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
@@ -81,6 +91,24 @@ class TrainingCLI(LightningCLI):
             ),
         ]
         return super().instantiate_trainer(**kwargs)
+
+
+def settings_parser() -> LightningArgumentParser:
+    """The parser of `robopos train`, without a training."""
+
+    class Built(Exception):
+        pass
+
+    class ParserAlone(TrainingCLI):
+        def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
+            raise Built(parser)
+
+    try:
+        ParserAlone([])
+    except Built as built:
+        parser: LightningArgumentParser = built.args[0]
+        return parser
+    raise AssertionError("LightningCLI parses when it is made")
 
 
 class TrainingRun:
@@ -111,7 +139,8 @@ class TrainingRun:
         trainer = self._cli.trainer
         if trainer.max_steps > 0:
             return int(trainer.max_steps)
-        return int(trainer.max_epochs or 1) * self._cli.datamodule.batches_per_epoch
+        data: SequenceData = self._cli.datamodule
+        return int(trainer.max_epochs or 1) * data.batches_per_epoch
 
     @property
     def notes(self) -> list[str]:
@@ -136,10 +165,13 @@ class TrainingRun:
             tell: is told the step and the latest losses.
         """
         trainer, data = self._cli.trainer, self._cli.datamodule
-        trainer.callbacks.append(StepProgress(tell))
-        trainer.fit(self._cli.model, datamodule=data, ckpt_path=self._resume)
-        if trainer.interrupted:
-            raise KeyboardInterrupt
+        trainer.callbacks.append(StepProgress(tell))  # type: ignore[attr-defined]  # made by a part of the Trainer
+        try:
+            trainer.fit(self._cli.model, datamodule=data, ckpt_path=self._resume)
+        except SystemExit as interrupt:  # what Lightning makes of Ctrl-C
+            last = self.out / "checkpoints" / "last.ckpt"
+            said = f"--ckpt_path last goes on from {last}" if last.is_file() else "before the first checkpoint"
+            raise KeyboardInterrupt(said) from interrupt
         best = getattr(trainer.checkpoint_callback, "best_model_path", "")
         module = SequenceModule.from_checkpoint(best) if best else self._cli.model
         training = data.describe() | {
