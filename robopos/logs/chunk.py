@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import lz4.frame
@@ -15,6 +15,8 @@ from robopos.errors import LogError
 
 # No chunk may unpack to more: a broken length must not take the machine's memory.
 MAX_CHUNK_BYTES = 1 << 30
+# Nor may all chunks of a file together unpack to more than this, or so many times its size, whichever is more.
+EXPANSION_BYTES, EXPANSION = 1 << 28, 1000
 _own = threading.local()
 RECORD = struct.Struct("<BQ")
 
@@ -36,6 +38,19 @@ class Block(NamedTuple):
     compression: str
     size: int
     crc: int
+
+
+def check_expansion(blocks: Iterable[Block], size: int, where: str) -> None:
+    """Refuse a file of `size` bytes that unpacks to far more: no recording is that empty.
+
+    Raises:
+        LogError: a decompression bomb.
+    """
+    # A chunk that claims more than one may is refused alone, when it is opened.
+    total = sum(block.size for block in blocks if block.compression and block.size <= MAX_CHUNK_BYTES)
+    most = max(EXPANSION_BYTES, EXPANSION * size)
+    if total > most:
+        raise LogError(f"{where}: {size} bytes claim to unpack to {total}; the limit for a file of that size is {most}")
 
 
 def open_block(data: memoryview, block: Block, where: str) -> memoryview:
@@ -113,6 +128,8 @@ def records(opened: memoryview, where: str) -> Iterator[Record]:
             raise LogError(f"{where}: {size - at} stray bytes at the end of the chunk")
         opcode, length = RECORD.unpack_from(opened, at)
         body = at + RECORD.size
+        if opcode == 0:
+            raise LogError(f"{where}: a record inside the chunk has opcode 0, which none may have")
         if length > size - body:
             raise LogError(f"{where}: a record inside the chunk claims {length} bytes, {size - body} are left")
         yield Record(opcode, at, body, length)

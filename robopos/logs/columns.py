@@ -96,6 +96,9 @@ def decode_block(
         part = offsets[begin : begin + _ROWS]
         rows = slice(first + begin, first + begin + len(part))
         lengths = read_heads(raw, part, channel, columns.log[rows], columns.publish[rows])
+        held = lengths * len(part) if isinstance(lengths, int) else int(lengths.sum())
+        if held > len(raw):
+            raise LogError("the message index names messages more than once")
         np.add(part, block.number << 40, out=columns.order[rows])
         _Gather(decoder, opened, raw, part, lengths, columns, rows.start, tally).run()
     return tally

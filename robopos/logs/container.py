@@ -8,8 +8,12 @@ messages are wanted, where they have no message index, or where a channel is dec
 from __future__ import annotations
 
 import mmap
+import os
+import stat
 import struct
 import zlib
+from bisect import bisect_right
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from robopos.errors import LogError
-from robopos.logs.chunk import RECORD, Block, open_block, records
+from robopos.logs.chunk import RECORD, Block, check_expansion, open_block, records
 from robopos.logs.foreign import as_mcap, foreign_kind
 
 MAGIC = b"\x89MCAP0\r\n"
@@ -26,6 +30,7 @@ _FOOTER_BYTES = RECORD.size + 20
 _CHUNK_HEAD = struct.Struct("<QQQII")
 _INDEX_HEAD = struct.Struct("<HI")
 _MESSAGE_BYTES = 22
+MAX_NAME_BYTES = 4096  # of a topic, a type or an encoding
 INDEX_ENTRY = np.dtype([("log_time", "<u8"), ("offset", "<u8")])
 Offsets = npt.NDArray[np.int64]
 
@@ -86,6 +91,7 @@ class Container:
         self._loose_span: tuple[int, int] | None = None
         self._ended = False
         self._walk()
+        check_expansion(self.blocks, len(self.data), str(path))
         self._settle()
 
     def channels_of(self, block: Block) -> list[int]:
@@ -143,13 +149,14 @@ class Container:
     def _broken(self, at: int, opcode: int, length: int) -> int:
         """A record that cannot be: go on at the next chunk that the summary names, or at the end of the file."""
         size = len(self.data)
-        onward = [start for start in self._chunk_starts() if start > at]
-        if onward:
+        starts = self._chunk_starts
+        onward = bisect_right(starts, at)
+        if onward < len(starts):
             self.damages.append(
                 f"{self.path}: the record at byte {at} (opcode {opcode}) claims {length} bytes, which cannot be; "
-                f"bytes {at} to {min(onward)} are unreadable"
+                f"bytes {at} to {starts[onward]} are unreadable"
             )
-            return min(onward)
+            return starts[onward]
         if self._ended:
             self.losses.append(f"{self.path}: the last {size - at} bytes are not the closing magic; no message is lost")
         else:
@@ -164,8 +171,9 @@ class Container:
             f"what stands before is read, {size - at} bytes are lost"
         )
 
+    @cached_property
     def _chunk_starts(self) -> list[int]:
-        """Offsets of all chunks by the summary; empty when there is none."""
+        """Offsets of all chunks by the summary, ascending; empty when there is none."""
         data = self.data
         foot = len(data) - len(MAGIC) - _FOOTER_BYTES
         if foot < 0 or data[-len(MAGIC) :] != MAGIC or data[foot] != FOOTER:
@@ -177,7 +185,7 @@ class Container:
             if opcode == CHUNK_INDEX and length >= 24:
                 starts.append(int(struct.unpack_from("<Q", data, at + RECORD.size + 16)[0]))
             at += RECORD.size + length
-        return [start for start in starts if start < foot]
+        return sorted(start for start in starts if start < foot)
 
     def _record(self, opcode: int, at: int, body: int, length: int) -> None:
         data = self.data
@@ -233,16 +241,16 @@ class Container:
     def _declare(self, opcode: int, body: memoryview) -> None:
         if opcode == SCHEMA:
             (number,) = struct.unpack_from("<H", body)
-            name, at = _text(body, 2)
-            encoding, at = _text(body, at)
+            name, at = _name(body, 2)
+            encoding, at = _name(body, at)
             (size,) = struct.unpack_from("<I", body, at)
             if at + 4 + size > len(body):
                 raise ValueError(f"schema {name!r} claims {size} bytes")
             self.schemas.setdefault(number, Schema(number, name, encoding, bytes(body[at + 4 : at + 4 + size])))
         elif opcode == CHANNEL:
             number, schema = struct.unpack_from("<HH", body)
-            topic, at = _text(body, 4)
-            encoding, _ = _text(body, at)
+            topic, at = _name(body, 4)
+            encoding, _ = _name(body, at)
             self.channels.setdefault(number, Channel(number, schema, topic, encoding))
 
     # --- what the walk left open ---
@@ -324,6 +332,9 @@ class Container:
 
 def _map(path: Path) -> memoryview:
     try:
+        # Opening a pipe would wait for its writer.
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise LogError(f"{path}: is a folder, a pipe or a device; a log is a regular file")
         with open(path, "rb") as stream:
             head = stream.read(16)
             if head.startswith(MAGIC):
@@ -338,10 +349,10 @@ def _map(path: Path) -> memoryview:
         raise LogError(f"{path}: cannot be read ({error.strerror or error})") from error
 
 
-def _text(body: memoryview, at: int) -> tuple[str, int]:
+def _name(body: memoryview, at: int) -> tuple[str, int]:
     (size,) = struct.unpack_from("<I", body, at)
-    if at + 4 + size > len(body):
-        raise ValueError(f"a text of {size} bytes")
+    if size > MAX_NAME_BYTES or at + 4 + size > len(body):
+        raise ValueError(f"a name of {size} bytes (the limit is {MAX_NAME_BYTES})")
     return bytes(body[at + 4 : at + 4 + size]).decode("utf-8", "replace"), at + 4 + size
 
 
