@@ -35,10 +35,17 @@ napoleon_use_rtype = False
 
 
 def _skip(app: Any, what: str, name: str, member: Any, skip: bool, options: Any) -> bool | None:
-    """Leave out what the standard library says of a named tuple's fields."""
+    """Leave out what Python says of a named tuple's fields."""
     return True if (getattr(member, "__doc__", None) or "").startswith("Alias for field number") else None
+
+
+def _untyped(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """A colon in the first line of a property's docstring is a colon; Napoleon would take what stands before for a type."""
+    if what in ("attribute", "data", "property"):
+        lines.insert(0, "")
 
 
 def setup(app: Any) -> None:
     """Called by Sphinx."""
     app.connect("autodoc-skip-member", _skip)
+    app.connect("autodoc-process-docstring", _untyped, priority=100)  # before Napoleon
