@@ -27,8 +27,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--topics", nargs="+", metavar="TOPIC", help="these alone (default: all that can be published)")
     parser.add_argument("--rate", type=float, default=1.0, metavar="R", help="R times as fast as recorded (default: 1)")
     parser.add_argument("--loop", type=int, default=1, metavar="N", help="play it N times; 0 without end (default: 1)")
-    parser.add_argument("--last-s", type=float, metavar="S", help="only the last S seconds of the log")
-    parser.add_argument("--namespace", default="", metavar="NS", help="before each topic")
+    parser.add_argument("--last-s", type=float, metavar="S", help="only the last S seconds of the log (default: all)")
+    parser.add_argument("--namespace", default="", metavar="NS", help="before each topic (default: none)")
     parser.add_argument(
         "--clock",
         nargs="?",
@@ -50,10 +50,14 @@ def build_parser() -> argparse.ArgumentParser:
         type=float,
         default=0.5,
         metavar="S",
-        help="for an answer in lock-step; a message without one is counted and left behind (default: 0.5)",
+        help="seconds for an answer in lock-step; a message without one is counted and left behind (default: 0.5)",
     )
     parser.add_argument(
-        "--wait-s", type=float, default=10.0, metavar="S", help="for somebody to subscribe, before the first message"
+        "--wait-s",
+        type=float,
+        default=10.0,
+        metavar="S",
+        help="seconds for somebody to subscribe, before the first message (default: 10)",
     )
     return parser
 
