@@ -97,3 +97,23 @@ def test_narrow_inputs_never_round_the_angle() -> None:
     found = scheme.add(torch.zeros(1, 512, 64, dtype=torch.bfloat16), positions)
     expected = SinusoidalEncoding(dim=64, clock="time")(time_ns=positions.elapsed_ns())
     assert (found.float() - expected).pow(2).mean().sqrt() <= 2.8e-3
+
+
+@pytest.mark.parametrize("kind", ["sinusoidal", "rotary", "fourier", "time2vec"])
+def test_periods_are_those_asked_for(kind: str) -> None:
+    part = build_positions(f"time-{kind}", dim=64, heads=4, min_period_s=0.05, max_period_s=7.0).parts[f"time-{kind}"]
+    periods_s = part.periods()
+    assert periods_s is not None
+    assert_close(periods_s[[0, -1]], torch.tensor([0.05, 7.0], dtype=torch.float64), rtol=1e-6, atol=0)
+
+
+def test_a_scheme_without_waves_has_no_periods() -> None:
+    parts = build_positions("time-alibi+index-relative+time-learned", dim=8, heads=2).parts.values()
+    assert [part.periods() for part in parts] == [None, None, None]
+
+
+def test_positions_go_to_a_device_with_every_field() -> None:
+    one = torch.zeros(3, dtype=torch.int64)
+    moved = Positions(one, one, one.bool(), one[0]).to("meta")
+    assert {field.device.type for field in moved if isinstance(field, torch.Tensor)} == {"meta"} and None not in moved
+    assert Positions(time_ns=one, origin_ns=5).to("meta").origin_ns == 5

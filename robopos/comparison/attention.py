@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -31,13 +31,13 @@ class Recorder:
         count, width = v.shape[-2:]
         # Unit vectors as values: what comes out is the weight of each key. As many at a time as a head is wide.
         units = torch.eye(count, -(-count // width) * width, dtype=v.dtype, device=v.device)
-        parts = [self._plan.attend(q, k, part.expand_as(v)) for part in units.split(width, dim=-1)]
+        parts = [self._plan.attend(q, k, part.expand_as(v)) for part in torch.split(units, width, dim=-1)]
         self._kept.append(torch.cat(parts, dim=-1)[..., :count])
         return self._plan.attend(q, k, v)
 
 
 @contextmanager
-def recorded(blocks: nn.ModuleList) -> Iterator[list[Tensor]]:
+def recorded(blocks: Sequence[nn.Module]) -> Iterator[list[Tensor]]:
     """Inside, every forward of these blocks puts its attention weights into the list, block by block."""
     kept: list[Tensor] = []
 

@@ -35,7 +35,7 @@ class Sums(NamedTuple):
     model: Floats
     hold: Floats
     move: Floats
-    count: Floats
+    count: Floats  # type: ignore[assignment]  # hides the count of a tuple
 
 
 @dataclass(frozen=True)

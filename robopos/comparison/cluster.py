@@ -6,6 +6,7 @@ import io
 import tarfile
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ def run_ray(data: StudyData, out: Path, keys: Sequence[CellKey], address: str, w
         ConfigError: Ray is missing, or there is no cluster at the address.
     """
     try:
-        import ray
+        import ray  # type: ignore[import-not-found,unused-ignore]  # an extra
     except ModuleNotFoundError:
         raise ConfigError("--ray needs Ray: pip install 'robopos[ray]'") from None
     try:
@@ -79,7 +80,7 @@ def _drive(ray: Any, data: StudyData, out: Path, waiting: list[CellKey], workers
         try:
             packed, error = ray.get(ready)
             with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
-                keep_folder(out, key, lambda folder, archive=archive: archive.extractall(folder, filter="data"))
+                keep_folder(out, key, partial(archive.extractall, filter="data"))
         except ray.exceptions.RayError as failure:
             error = " ".join(str(failure).split())[-300:]
             keep_cell(out, Cell(key, error=error), fingerprint(data.settings, key, data.hashes))

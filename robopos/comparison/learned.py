@@ -10,10 +10,8 @@ import torch
 
 from robopos.comparison.theme import PALETTE, Theme
 from robopos.model import Bundle
-from robopos.positions import LearnedEncoding
+from robopos.positions import AlibiBias, FourierEncoding, LearnedEncoding, RelativeBias, Time2VecEncoding
 from robopos.positions.base import Part
-
-TURNS = 2.0**64  # of the integers that define fixed frequencies
 
 
 def draw_positions(bundles: Mapping[str, Bundle], theme: Theme) -> Any | None:
@@ -45,7 +43,7 @@ def _draw(axis: Any, part: Part, theme: Theme) -> None:
         axis.set_ylabel("channel")
         axis.grid(False)
         return
-    if hasattr(part, "boundaries"):
+    if isinstance(part, RelativeBias):
         bounds = part.boundaries.double().numpy() * part.unit
         weight = part.weight.detach().float().numpy()
         for head, row in enumerate(weight):
@@ -54,20 +52,18 @@ def _draw(axis: Any, part: Part, theme: Theme) -> None:
         axis.set_ylabel("bias of each head")
         axis.set_xscale("symlog", linthresh=max(float(bounds[bounds > 0].min()), 1e-9))
         return
-    if hasattr(part, "slopes"):
+    if isinstance(part, AlibiBias):
         slopes = part.slopes.float().numpy()
         axis.plot(np.arange(len(slopes)) + 1, slopes, "o", color=theme.good)
         axis.set_xlabel("head")
         axis.set_ylabel(f"slope (1/{unit.rstrip('s') or 's'})")
         axis.set_yscale("log")
         return
-    if hasattr(part, "frequency"):
-        periods = 1 / np.maximum(np.abs(part.frequency.detach().double().numpy()), 1e-12)
-        label = f"learned period ({unit})"
-    else:
-        periods = TURNS / np.maximum(np.mod(part.increments.double().numpy(), TURNS), 1.0) * part.unit
-        label = f"fixed period ({unit})"
-    axis.plot(np.arange(len(periods)), periods, ".", color=theme.good if "learned" in label else theme.muted)
+    periods = part.periods()
+    if periods is None:
+        return
+    learned = isinstance(part, (FourierEncoding, Time2VecEncoding))
+    axis.plot(np.arange(len(periods)), periods.numpy(), ".", color=theme.good if learned else theme.muted)
     axis.set_yscale("log")
     axis.set_xlabel("pair of channels")
-    axis.set_ylabel(label)
+    axis.set_ylabel(f"{'learned' if learned else 'fixed'} period ({unit})")

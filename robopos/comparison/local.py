@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
@@ -39,11 +40,15 @@ def run_here(data: StudyData, out: Path, keys: Sequence[CellKey], tell: Tell) ->
     with intra_op_threads(1):
         for number, key in enumerate(keys):
             try:
-                cell = make_cell(data, key, out, lambda done, n=number, k=key: tell(n * each + done, str(k)))
+                cell = make_cell(data, key, out, partial(_tell_done, tell, number * each, str(key)))
             except SystemExit as interrupt:
                 # What Lightning makes of Ctrl-C in a training.
                 raise KeyboardInterrupt from interrupt
             tell((number + 1) * each, _outcome(cell.key, cell.error))
+
+
+def _tell_done(tell: Tell, before: int, what: str, done: int) -> None:
+    tell(before + done, what)
 
 
 def run_processes(data: StudyData, out: Path, keys: Sequence[CellKey], workers: int, tell: Tell) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from robopos.comparison.attention import attention_over_time
 from robopos.comparison.cells import Cell, Sums, fingerprint, keep_cell
@@ -21,6 +22,7 @@ from robopos.model import Bundle, SequenceTransformer
 from robopos.model.bundle import pick_device
 from robopos.model.settings import ModelSettings
 from robopos.sequences import SequenceDataset, TokenColumns, difference
+from robopos.sequences.arrays import Floats, Ints
 from robopos.training import Predictions, overall_skill, predict, score
 from robopos.training.data import SequenceData
 from robopos.training.fit import StepProgress, fit
@@ -200,22 +202,29 @@ def lengthened(bundle: Bundle, factor: int) -> Bundle:
     return replace(bundle, settings=longer, network=network.to(device).eval())
 
 
-def sum_blocks(kinds: tuple[str, ...], predictions: Predictions, block: np.ndarray) -> Sums:
+def sum_blocks(kinds: tuple[str, ...], predictions: Predictions, block: Ints) -> Sums:
     """Squared errors (A, H, T) of model and simple predictors, summed over the anchors of each block of time."""
     labels, number = np.unique(block, return_inverse=True)
     scored = predictions.scored
 
-    def total(values: np.ndarray) -> np.ndarray:
-        sums = np.zeros((len(labels), *values.shape[1:]))
+    def total(values: Floats) -> Floats:
+        sums: Floats = np.zeros((len(labels), *values.shape[1:]))
         np.add.at(sums, number, np.where(scored, values, 0.0))
         return sums.reshape(len(labels), -1)
 
-    rivals = (predictions.values, predictions.hold_last, predictions.constant_velocity)
-    errors = (total(difference(kinds, values, predictions.truth) ** 2) for values in rivals)
-    return Sums(labels, *errors, total(np.ones(scored.shape)))
+    def error(values: Floats) -> Floats:
+        return total(difference(kinds, values, predictions.truth) ** 2)
+
+    return Sums(
+        block=labels,
+        model=error(predictions.values),
+        hold=error(predictions.hold_last),
+        move=error(predictions.constant_velocity),
+        count=total(np.ones(scored.shape)),
+    )
 
 
-def _pictures(data: StudyData, bundle: Bundle, recorded: View, gap: bool) -> dict[str, np.ndarray]:
+def _pictures(data: StudyData, bundle: Bundle, recorded: View, gap: bool) -> dict[str, NDArray[Any]]:
     dataset, anchors = data.trace(gap)
     predictions = predict(bundle, dataset, "test", anchors=anchors)
     shared = data.settings.network

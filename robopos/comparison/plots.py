@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -161,7 +162,7 @@ def attention(results: Results, theme: Theme) -> Any:
     return figure
 
 
-PLOTS = {
+PLOTS: dict[str, tuple[Callable[[Results, Theme], Any | None], str]] = {
     "error_over_horizon": (
         error_over_horizon,
         "Error over the horizon as recorded, in each target's unit: mean RMSE over seeds.",

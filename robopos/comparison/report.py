@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -15,7 +18,7 @@ from robopos.comparison.learned import draw_positions
 from robopos.comparison.plots import PLOTS
 from robopos.comparison.results import Results
 from robopos.comparison.settings import RECORDED
-from robopos.comparison.theme import THEMES
+from robopos.comparison.theme import THEMES, Theme
 from robopos.comparison.words import summary
 from robopos.errors import RoboposError
 from robopos.model import Bundle
@@ -57,13 +60,13 @@ def draw_all(out: Path, results: Results) -> Plots:
     if not results.done:
         return {}
     bundles = _bundles(out, results)
-    drawers = {
-        name: (lambda theme, draw=draw: draw(results, theme), caption) for name, (draw, caption) in PLOTS.items()
+    drawers: dict[str, tuple[Callable[[Theme], Any | None], str]] = {
+        name: (partial(draw, results), caption) for name, (draw, caption) in PLOTS.items()
     }
-    drawers["positions"] = (lambda theme: draw_positions(bundles, theme), LEARNED)
+    drawers["positions"] = (partial(draw_positions, bundles), LEARNED)
     plots: Plots = {}
-    for name, (draw, caption) in drawers.items():
-        looks = {theme.name: theme.render(draw) for theme in THEMES}
+    for name, (drawer, caption) in drawers.items():
+        looks = {theme.name: theme.render(drawer) for theme in THEMES}
         drawn = {look: png for look, png in looks.items() if png is not None}
         if len(drawn) == len(THEMES):
             plots[name] = drawn, caption

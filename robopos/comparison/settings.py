@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from robopos.model import ModelSettings
 from robopos.positions import build_positions
@@ -17,7 +17,7 @@ from robopos.training.module import OptimizerSettings
 SCHEMES = ("none", "index-sinusoidal", "time-sinusoidal", "index-rotary", "time-rotary")
 RECORDED, AUGMENTED, HALF_RATE = "as recorded", "augmented", "half rate"
 REGIMES = (RECORDED, AUGMENTED, HALF_RATE)
-NETWORK = "network"
+NETWORK: Literal["network"] = "network"
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class SchemeSettings:
 
     positions: str
     gap_feature: bool = False
-    context_s: float | str | None = NETWORK
+    context_s: float | Literal["network"] | None = NETWORK
     position_options: dict[str, Any] = field(default_factory=dict)
     label: str | None = None
 

@@ -39,7 +39,7 @@ class Estimate(NamedTuple):
     draws: Floats
     blocks: int
 
-    def __sub__(self, other: Estimate) -> Estimate:  # type: ignore[override]
+    def __sub__(self, other: Estimate) -> Estimate:
         """The paired difference: seed by seed, resample by resample."""
         return Estimate(self.points - other.points, self.draws - other.draws, self.blocks)
 
@@ -135,4 +135,5 @@ def _mean_ratio(error: Floats, reference: Floats) -> Floats:
     known = reference > 0
     ratios = np.where(known, 1 - error / np.where(known, reference, 1.0), 0.0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return ratios.sum(-1) / known.sum(-1)
+        mean: Floats = ratios.sum(-1) / known.sum(-1)
+    return mean

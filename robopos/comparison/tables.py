@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import product
 from typing import NamedTuple
 
@@ -53,8 +54,8 @@ def error_table(results: Results, condition: str) -> Table:
     schemes = [HOLD, VELOCITY, *results.schemes]
     rows = []
     for target, unit, horizon_s in _columns(results):
-        at = {"target": target, "horizon_s": horizon_s}
-        found = [results.figures.get("rmse", s, results.regime, condition, **at) for s in schemes]
+        get = partial(results.figures.get, "rmse", regime=results.regime, condition=condition)
+        found = [get(s, target=target, horizon_s=horizon_s) for s in schemes]
         shown = [NOTHING if v is None else _significant(v.value) for v in found]
         rows.append([f"{target} ({unit})" if unit else target, f"{horizon_s:g}", *shown])
     title = f"RMSE in units, {condition}, trained {results.regime}, means over seeds"
@@ -69,8 +70,8 @@ def unit_difference_table(results: Results) -> Table | None:
         return None
     rows = []
     for target, unit, horizon_s in _columns(results):
-        at = {"target": target, "horizon_s": horizon_s, "against": reference}
-        found = [results.figures.get("rmse difference", s, results.regime, RECORDED, **at) for s in others]
+        get = partial(results.figures.get, "rmse difference", regime=results.regime, condition=RECORDED)
+        found = [get(s, target=target, horizon_s=horizon_s, against=reference) for s in others]
         rows.append([f"{target} ({unit})" if unit else target, f"{horizon_s:g}", *(_difference(v, 4) for v in found)])
     title = f"RMSE minus that of {reference} in units, as recorded, trained {results.regime} (below 0 is better)"
     return Table(title, ["target", "horizon (s)", *others], rows)

@@ -67,7 +67,7 @@ class Theme:
         matplotlib.use("Agg")
         import matplotlib.pyplot as plt
 
-        with matplotlib.rc_context(self._style()):
+        with matplotlib.rc_context(self._style()):  # type: ignore[arg-type]  # a key each of some hundred
             figure = draw(self)
             if figure is None:
                 return None

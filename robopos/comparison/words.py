@@ -55,7 +55,9 @@ def comparison(
     figures: Figures, conditions: Sequence[str], regime: str, scheme: str, against: str
 ) -> tuple[list[str], list[str], list[str]]:
     """The conditions under which a scheme is shown better, shown worse, and neither."""
-    better, worse, neither = [], [], []
+    better: list[str] = []
+    worse: list[str] = []
+    neither: list[str] = []
     for condition in conditions:
         apart = figures.get("skill difference", scheme, regime, condition, against=against)
         if apart is not None:

@@ -5,19 +5,21 @@ from robopos.logs.decoder import Decoded, Decoder
 from robopos.logs.log import Log, Stream
 from robopos.logs.many import Logs, read_logs
 from robopos.logs.read import read_log
-from robopos.logs.records import LogMessage, RawMessage, StreamSpec, message_time_ns
+from robopos.logs.records import ON_DAMAGE, LogMessage, OnDamage, RawMessage, StreamSpec, message_time_ns
 from robopos.logs.report import LogReport, TopicReport
 from robopos.logs.schemas import schema_text
 from robopos.logs.source import iter_messages
 from robopos.logs.write import write_log
 
 __all__ = [
+    "ON_DAMAGE",
     "Decoded",
     "Decoder",
     "Log",
     "LogMessage",
     "LogReport",
     "Logs",
+    "OnDamage",
     "RawMessage",
     "Stream",
     "StreamSpec",

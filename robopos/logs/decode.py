@@ -9,6 +9,7 @@ from typing import NamedTuple
 from robopos.errors import LogError
 from robopos.logs.columns import Columns, Tally, decode_block
 from robopos.logs.reading import Reading
+from robopos.logs.records import OnDamage
 from robopos.logs.source import Part
 
 
@@ -20,7 +21,7 @@ class _Job(NamedTuple):
     first: int
 
 
-def decode(readings: list[Reading], on_damage: str, workers: int | None) -> list[str]:
+def decode(readings: list[Reading], on_damage: OnDamage, workers: int | None) -> list[str]:
     """Decode all blocks of these streams; returns what is damaged."""
     jobs: dict[int, list[_Job]] = {}
     parts: dict[int, Part] = {}

@@ -9,6 +9,7 @@ from robopos.logs.columns import Columns
 from robopos.logs.gather import Ints
 from robopos.logs.log import Stream
 from robopos.logs.reading import Reading
+from robopos.logs.records import Clock, OnDamage
 from robopos.logs.units import unit_of
 
 # A header clock further than this from the log clock cannot be mixed with log times.
@@ -16,7 +17,7 @@ MAX_CLOCK_OFFSET_NS = 1_000_000_000
 _SAMPLES = 4096
 
 
-def finish(reading: Reading, clock: str, on_damage: str, warnings: list[str]) -> Stream:
+def finish(reading: Reading, clock: Clock, on_damage: OnDamage, warnings: list[str]) -> Stream:
     """Make the stream of one reading; `warnings` grows.
 
     Raises:
@@ -89,7 +90,7 @@ def _arrange(columns: Columns) -> None:
     columns.values = columns.values[: len(rows)]
 
 
-def _clock(columns: Columns, has_header: bool, clock: str) -> tuple[str, Ints, int]:
+def _clock(columns: Columns, has_header: bool, clock: Clock) -> tuple[Clock, Ints, int]:
     """(clock used, times, zero stamps); the rule of `message_time_ns` for whole columns."""
     if clock == "publish":
         return clock, np.where(columns.publish != 0, columns.publish, columns.log), 0

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from robopos.logs.records import Clock
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -45,7 +47,7 @@ class Stream:
     names: tuple[str, ...]
     units: tuple[str, ...]
     frame_ids: tuple[str, ...]
-    clock: str
+    clock: Clock
     time_ns: Ints
     arrival_ns: Ints
     order: Ints

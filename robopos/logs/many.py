@@ -9,13 +9,13 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from robopos.errors import LogError
 from robopos.logs.log import Log
 from robopos.logs.paths import PathLike, separate_logs
 from robopos.logs.read import read_log
-from robopos.logs.records import Clock, StreamSpec
+from robopos.logs.records import Clock, OnDamage, StreamSpec
 
 # Below this many bytes in all, starting processes takes longer than reading.
 _WORTH_PROCESSES = 256_000_000
@@ -37,7 +37,7 @@ def read_logs(
     streams: Mapping[str, StreamSpec],
     *,
     clock: Clock = "header",
-    on_damage: Literal["error", "skip"] = "error",
+    on_damage: OnDamage = "error",
     cache: bool = True,
     workers: int | None = None,
     progress: bool = False,
@@ -86,7 +86,7 @@ def read_logs(
     return Logs(tuple(item for item in results if isinstance(item, Log)), refused)
 
 
-_Options = tuple[dict[str, StreamSpec], Clock, Literal["error", "skip"], bool]
+_Options = tuple[dict[str, StreamSpec], Clock, OnDamage, bool]
 
 
 def _read(
@@ -94,7 +94,7 @@ def _read(
     threads: int | None,
     streams: dict[str, StreamSpec],
     clock: Clock,
-    on_damage: Literal["error", "skip"],
+    on_damage: OnDamage,
     cache: bool,
 ) -> Log | str:
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Literal
 
 from robopos.errors import LogError
 from robopos.logs import cache as kept
@@ -13,7 +12,7 @@ from robopos.logs.finish import check_offsets, finish
 from robopos.logs.log import Log, Stream
 from robopos.logs.paths import PathLike
 from robopos.logs.reading import Reading
-from robopos.logs.records import Clock, StreamSpec, check_clock
+from robopos.logs.records import ON_DAMAGE, Clock, OnDamage, StreamSpec, check_clock
 from robopos.logs.source import Source
 
 
@@ -22,7 +21,7 @@ def read_log(
     streams: Mapping[str, StreamSpec],
     *,
     clock: Clock = "header",
-    on_damage: Literal["error", "skip"] = "error",
+    on_damage: OnDamage = "error",
     cache: bool = True,
     workers: int | None = None,
 ) -> Log:
@@ -49,8 +48,8 @@ def read_log(
             some stream has to use the log clock.
     """
     check_clock(clock, "read_log")
-    if on_damage not in ("error", "skip"):
-        raise LogError(f"read_log: on_damage {on_damage!r} is none of error, skip")
+    if on_damage not in ON_DAMAGE:
+        raise LogError(f"read_log: on_damage {on_damage!r} is none of {', '.join(ON_DAMAGE)}")
     if workers is not None and workers < 1:
         raise LogError(f"read_log: workers is {workers}; it must be at least 1")
     if not streams:
@@ -87,7 +86,7 @@ def read_log(
     return Log(finished, source.paths, tuple(dict.fromkeys(warnings)))
 
 
-def _cache_files(source: Source, streams: Mapping[str, StreamSpec], clock: str) -> dict[str, Path]:
+def _cache_files(source: Source, streams: Mapping[str, StreamSpec], clock: Clock) -> dict[str, Path]:
     if not kept.available():
         return {}
     contents = [kept.content_key(container) for container in source.containers]

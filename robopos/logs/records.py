@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from robopos.errors import LogError
 
 Clock = Literal["header", "log", "publish"]
-CLOCKS: tuple[str, ...] = ("header", "log", "publish")
+CLOCKS: tuple[Clock, ...] = get_args(Clock)
+OnDamage = Literal["error", "skip"]
+ON_DAMAGE: tuple[OnDamage, ...] = get_args(OnDamage)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -51,7 +53,8 @@ class Block(nn.Module):
     def _mix(self, x: Tensor, attended: Tensor) -> Tensor:
         x = x + self.dropout(self.out(attended.transpose(1, 2).reshape(x.shape)))
         gate, up = self.gate_up(self.norm_forward(x)).chunk(2, dim=-1)
-        return x + self.dropout(self.down(F.silu(gate) * up))
+        mixed: Tensor = x + self.dropout(self.down(F.silu(gate) * up))
+        return mixed
 
 
 class HorizonHead(nn.Module):
@@ -76,7 +79,8 @@ class HorizonHead(nn.Module):
         """``horizons_s`` (..., H) float64, instead of those of the layout."""
         features = self.horizon_features if horizons_s is None else self.features(horizons_s)
         ahead = self.ahead(features.to(self.ahead.weight.dtype))  # (..., H, D)
-        return self.out(F.silu(self.state(x)[..., None, :] + ahead))
+        outputs: Tensor = self.out(F.silu(self.state(x)[..., None, :] + ahead))
+        return outputs
 
 
 class SequenceTransformer(nn.Module):
@@ -91,6 +95,8 @@ class SequenceTransformer(nn.Module):
     stream divided by sqrt(2 x layers) (Radford 2019); biases as 0.
     """
 
+    blocks: Sequence[Block]
+
     def __init__(self, layout: SequenceLayout, settings: ModelSettings) -> None:
         super().__init__()
         size = SIZES[settings.size]
@@ -103,15 +109,16 @@ class SequenceTransformer(nn.Module):
         self.positions = build_positions(
             settings.positions, dim=size.dim, heads=size.heads, **settings.position_options
         )
-        self.blocks = nn.ModuleList(Block(size.dim, size.heads, settings.dropout) for _ in range(size.layers))
+        blocks = [Block(size.dim, size.heads, settings.dropout) for _ in range(size.layers)]
+        self.blocks = nn.ModuleList(blocks)  # type: ignore[assignment]  # such a sequence, but of Module by its type
         self.norm = nn.RMSNorm(size.dim)
         outputs = self.num_targets * (2 if settings.loss == "gaussian" else 1)
         self.head = HorizonHead(size.dim, layout.horizons_s, outputs)
         self._initialize(size.layers)
 
     def _initialize(self, layers: int) -> None:
-        own = [self.embed, self.kind, *self.blocks.modules(), *self.head.modules()]
-        for module in own:
+        inside = [module for part in (*self.blocks, self.head) for module in part.modules()]
+        for module in (self.embed, self.kind, *inside):
             if isinstance(module, nn.Linear):
                 nn.init.normal_(module.weight, std=0.02)
                 if module.bias is not None:
@@ -120,8 +127,8 @@ class SequenceTransformer(nn.Module):
         nn.init.normal_(self.embed.weight, std=self.embed.in_features**-0.5)
         nn.init.normal_(self.head.ahead.weight, std=0.5)
         for block in self.blocks:
-            for module in (block.out, block.down):
-                nn.init.normal_(module.weight, std=0.02 / (2 * layers) ** 0.5)
+            for linear in (block.out, block.down):
+                nn.init.normal_(linear.weight, std=0.02 / (2 * layers) ** 0.5)
 
     def encode(self, tokens: Tokens) -> Tensor:
         """(B, N, D): what the network knows after each token."""
@@ -129,7 +136,8 @@ class SequenceTransformer(nn.Module):
         plan = self.positions.plan(tokens.positions, context=self.settings.context, context_s=self.settings.context_s)
         for block in self.blocks:
             x = block(x, plan)
-        return self.norm(x)
+        encoded: Tensor = self.norm(x)
+        return encoded
 
     def step(self, tokens: Tokens, ring: Ring) -> StepOutput:
         """New tokens behind those of a ring, for schemes that stream. Writes nothing: the caller keeps the ring.
@@ -170,7 +178,8 @@ class SequenceTransformer(nn.Module):
     def _embed(self, tokens: Tokens) -> Tensor:
         weight = self.embed.weight.dtype
         values = torch.cat([tokens.values.to(weight), tokens.measured.to(weight)], dim=-1)
-        return self.embed(values) + self.kind(tokens.observed.to(weight))
+        embedded: Tensor = self.embed(values) + self.kind(tokens.observed.to(weight))
+        return embedded
 
     def predict(self, encoded: Tensor, horizons_s: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         """The head alone, on (..., D); ``horizons_s`` float64 (H,) or (..., H) instead of the layout's."""

@@ -20,7 +20,7 @@ def as_function(bundle: Bundle, tokens: Tokens) -> tuple[Network, Tensor, Positi
     sizes = [part.shape[-1] for part in parts]
 
     def network(x: Tensor, positions: Positions) -> Tensor:
-        values, measured, observed = x.split(sizes, dim=-1)
+        values, measured, observed = torch.split(x, sizes, dim=-1)
         return bundle.network.encode(Tokens(values, measured > 0.5, observed > 0.5, positions))
 
     return network, torch.cat(parts, dim=-1), Positions(time_ns=tokens.positions.time_ns)

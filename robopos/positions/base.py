@@ -56,6 +56,10 @@ class Part(nn.Module):
             return positions.token_index() if self.clock == "index" else positions.stamps_ns()
         return integers(positions, "index" if self.clock == "index" else "time_ns")
 
+    def periods(self) -> Tensor | None:
+        """float64 (F,): the periods of its waves, fixed or learned, in tokens or seconds; None without waves."""
+        return None
+
 
 class AdditiveEncoding(Part):
     """A vector a token, added to the token."""

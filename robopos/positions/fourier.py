@@ -62,6 +62,9 @@ class FourierEncoding(AdditiveEncoding):
         self.frequency = nn.Parameter(frequencies_of(self.clock, periods))
         self.mlp = nn.Sequential(nn.Linear(features, hidden), nn.GELU(), nn.Linear(hidden, dim))
 
+    def periods(self) -> Tensor:
+        return 1 / self.frequency.detach().double().abs().clamp(min=1e-12)
+
     def encode(self, ticks: Tensor) -> Tensor:
         angles = learned_angle(ticks, self.frequency, self.unit, self.angle_dtype)
         waves = torch.cat((angles.cos(), angles.sin()), dim=-1) * (2 * self.frequency.numel()) ** -0.5

@@ -27,6 +27,12 @@ def increments_of(periods: Sequence[Decimal]) -> Tensor:
     return torch.tensor([(turn + TURN // 2) % TURN - TURN // 2 for turn in turns], dtype=torch.int64)
 
 
+def periods_of(increments: Tensor) -> Tensor:
+    """float64 (F,) ticks: the inverse of `increments_of`, but for rounding; 2⁶⁴ for what does not turn."""
+    turn = float(TURN)  # torch takes no integer so large
+    return turn / (increments.double() % turn).clamp(min=1)
+
+
 def phase(ticks: Tensor, increments: Tensor) -> Tensor:
     """int64 (..., N) ticks and (F,) increments → int64 (..., N, F) turns·2⁻⁶⁴, wrapped, exact."""
     return ticks.unsqueeze(-1) * increments

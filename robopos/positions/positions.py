@@ -37,6 +37,14 @@ class Positions(NamedTuple):
         """Stamps given as float64 seconds (..., N), rounded to the nanosecond."""
         return cls(index=index, time_ns=nanoseconds(time_s), valid=valid)
 
+    def to(self, device: torch.device | str) -> Positions:
+        """On another device."""
+        index, time_ns, valid = (
+            None if field is None else field.to(device) for field in (self.index, self.time_ns, self.valid)
+        )
+        origin_ns = self.origin_ns.to(device) if isinstance(self.origin_ns, Tensor) else self.origin_ns
+        return Positions(index, time_ns, valid, origin_ns)
+
     def token_index(self, count: int | None = None) -> Tensor:
         """int64 (..., N): the index, or the count of valid tokens before each (padding repeats the last).
 

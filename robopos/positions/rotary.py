@@ -12,7 +12,7 @@ from torch import Tensor
 from robopos.errors import PositionError
 from robopos.positions.base import Clock, Options, Rotation, clock_of
 from robopos.positions.periods import periods_for
-from robopos.positions.phases import angle, increments_of, phase
+from robopos.positions.phases import angle, increments_of, periods_of, phase
 from robopos.positions.positions import NS_PER_S, Positions
 from robopos.positions.scaling import Scaling, stretch
 
@@ -68,6 +68,9 @@ class RotaryEmbedding(Rotation):
         stretched = stretch(periods, scaling, factor, original)
         self.temperature = stretched.temperature
         self.register_buffer("increments", increments_of(stretched.periods))
+
+    def periods(self) -> Tensor:
+        return periods_of(self.increments) * self.unit
 
     def phases(self, ticks: Tensor) -> Tensor:
         return phase(ticks, self.increments)

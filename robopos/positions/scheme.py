@@ -24,11 +24,12 @@ class PositionScheme(nn.Module):
     """
 
     like: Tensor
+    parts: Mapping[str, Part]
 
     def __init__(self, name: str, parts: Mapping[str, Part]) -> None:
         super().__init__()
         self.name = name
-        self.parts = nn.ModuleDict(parts)
+        self.parts = nn.ModuleDict(parts)  # type: ignore[assignment]  # such a mapping, but of Module by its type
         self.register_buffer("like", torch.empty(0), persistent=False)
 
     @property

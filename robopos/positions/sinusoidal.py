@@ -10,7 +10,7 @@ from torch import Tensor
 from robopos.errors import PositionError
 from robopos.positions.base import AdditiveEncoding, Clock, Options, clock_of
 from robopos.positions.periods import periods_for
-from robopos.positions.phases import TURN, angle, increments_of, phase
+from robopos.positions.phases import TURN, angle, increments_of, periods_of, phase
 
 
 class SinusoidalEncoding(AdditiveEncoding):
@@ -52,6 +52,9 @@ class SinusoidalEncoding(AdditiveEncoding):
         self.register_buffer("increments", increments_of(periods))
         # A cosine is a sine a quarter turn ahead, which is exact in integers.
         self.register_buffer("ahead", torch.tensor([0, TURN // 4]).repeat(dim // 2), persistent=False)
+
+    def periods(self) -> Tensor:
+        return periods_of(self.increments) * self.unit
 
     def encode(self, ticks: Tensor) -> Tensor:
         if torch.compiler.is_compiling():

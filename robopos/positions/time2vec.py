@@ -55,6 +55,9 @@ class Time2VecEncoding(AdditiveEncoding):
         self.frequency = nn.Parameter(frequencies)
         self.shift = nn.Parameter(torch.empty(dim - 1).uniform_(-math.pi, math.pi))
 
+    def periods(self) -> Tensor:
+        return 1 / self.frequency.detach().double().abs().clamp(min=1e-12)
+
     def encode(self, ticks: Tensor) -> Tensor:
         dtype = self.angle_dtype
         angles = learned_angle(ticks, self.frequency, self.unit, dtype) + self.shift.to(dtype)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,15 +34,17 @@ def drop_messages(log: Log, share: float, generator: np.random.Generator) -> Log
 
 def drop_bursts(log: Log, burst_s: float, every_s: float, generator: np.random.Generator) -> Log:
     """All streams silent together for ``burst_s``, on average once every ``every_s`` seconds."""
-    first, last = (bound(s.arrival_ns for s in log.values() if len(s)) for bound in (_least, _most))
-    starts = generator.uniform(first, last, generator.poisson(max(last - first, 0) / 1e9 / every_s))
+    arrivals = [stream.arrival_ns for stream in log.values() if len(stream)]
+    first = min((int(arrival_ns.min()) for arrival_ns in arrivals), default=0)
+    last = max((int(arrival_ns.max()) for arrival_ns in arrivals), default=0)
+    starts = generator.uniform(first, last, generator.poisson((last - first) / 1e9 / every_s))
     starts.sort()
 
     def outside(stream: Stream) -> NDArray[np.bool_]:
         if not len(starts):
             return np.ones(len(stream), bool)
         latest = np.searchsorted(starts, stream.arrival_ns, side="right") - 1
-        since = stream.arrival_ns - starts[np.maximum(latest, 0)]
+        since: NDArray[np.float64] = stream.arrival_ns - starts[np.maximum(latest, 0)]
         return (latest < 0) | (since >= burst_s * 1e9)
 
     return keep(log, outside)
@@ -53,7 +54,10 @@ def thin(log: Log, every: int, first: int = 0, only: str | None = None) -> Log:
     """Each stream at a fraction of its rate: one message of ``every``; ``only`` names the one stream to thin."""
 
     def chosen(stream: Stream) -> NDArray[np.bool_]:
-        return (np.arange(len(stream)) % every == first % every) | (only not in (None, stream.name))
+        if only not in (None, stream.name):
+            return np.ones(len(stream), bool)
+        kept: NDArray[np.bool_] = np.arange(len(stream)) % every == first % every
+        return kept
 
     return keep(log, chosen)
 
@@ -89,14 +93,6 @@ def move_epoch(log: Log, shift_ns: int) -> Log:
 
 def _round(values: NDArray[np.float64]) -> NDArray[np.int64]:
     return np.rint(values).astype(np.int64)
-
-
-def _least(parts: Any) -> int:
-    return min((int(part.min()) for part in parts), default=0)
-
-
-def _most(parts: Any) -> int:
-    return max((int(part.max()) for part in parts), default=0)
 
 
 @dataclass(frozen=True)

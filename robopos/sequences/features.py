@@ -188,4 +188,5 @@ def with_center(layout: SequenceLayout, base: Floats, center: Floats) -> Floats:
 
 def _mean(values: Floats) -> Floats:
     known = np.isfinite(values)
-    return np.where(known, values, 0.0).sum(0) / np.maximum(known.sum(0), 1)
+    mean: Floats = np.where(known, values, 0.0).sum(0) / np.maximum(known.sum(0), 1)
+    return mean

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from robopos.errors import ConfigError, SequenceError
 from robopos.sequences.geometry import ANGLE, KINDS, LINEAR, QUATERNION, quaternion_columns
-from robopos.sequences.settings import SequenceSettings, StreamSettings, covers
+from robopos.sequences.settings import Clock, SequenceSettings, StreamSettings, covers
 
 if TYPE_CHECKING:
     from robopos.logs import Log, Stream, StreamSpec
@@ -33,7 +34,7 @@ class InputStream:
     kinds: tuple[str, ...]
     units: tuple[str, ...]
     frame_ids: tuple[str, ...]
-    clock: str
+    clock: Clock
     role: str
     input: bool
     max_rate_hz: float | None
@@ -101,7 +102,7 @@ class SequenceLayout:
 
     @property
     def num_features(self) -> int:
-        return self.gap_slice.stop
+        return int(self.gap_slice.stop)
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -117,6 +118,15 @@ class SequenceLayout:
     @property
     def target_names(self) -> tuple[str, ...]:
         return tuple(f"{self.streams[s].name}.{self.streams[s].fields[f]}" for s, f in self.targets)
+
+    @property
+    def target_columns(self) -> Mapping[str, tuple[int, ...]]:
+        """For each stream that is predicted, its places among the T targets."""
+        columns: dict[str, tuple[int, ...]] = {}
+        for column, (stream, _) in enumerate(self.targets):
+            name = self.streams[stream].name
+            columns[name] = (*columns.get(name, ()), column)
+        return MappingProxyType(columns)
 
     @property
     def target_units(self) -> tuple[str, ...]:
@@ -153,10 +163,7 @@ class SequenceLayout:
     def from_dict(cls, values: Mapping[str, Any]) -> SequenceLayout:
         """The inverse of ``to_dict``; ``ConfigError`` for what does not fit."""
         try:
-            streams = tuple(
-                InputStream(**{k: tuple(v) if isinstance(v, list) else v for k, v in stream.items()})
-                for stream in values["streams"]
-            )
+            streams = tuple(InputStream(**_tuples(stream)) for stream in values["streams"])
             layout = cls(
                 streams=streams,
                 targets=tuple((int(s), int(f)) for s, f in values["targets"]),
@@ -187,6 +194,10 @@ class SequenceLayout:
             0 <= self.reference < len(self.streams) and self.streams[self.reference].input
         ):
             raise ConfigError(f"sequence description: reference {self.reference} is no input stream")
+
+
+def _tuples(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
 
 
 def _plain(value: Any) -> Any:

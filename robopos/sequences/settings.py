@@ -6,12 +6,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal, get_args
 
 from robopos.errors import ConfigError
 
 TRANSFORMS = ("value", "difference", "rate")
-CLOCKS = ("header", "log", "publish")
+# The same words as of `robopos.logs`; tokens of any source need no reader of logs.
+Clock = Literal["header", "log", "publish"]
+CLOCKS = get_args(Clock)
 ROLES = ("observation", "action")
 INTERPOLATIONS = ("linear", "hold")
 TOKENS = ("messages", "rows")
@@ -50,7 +52,7 @@ class StreamSettings:
     topic: str
     fields: list[str]
     transform: str | dict[str, str] = "value"
-    clock: str | None = None
+    clock: Clock | None = None
     max_rate_hz: float | None = None
     max_interpolation_s: float = 1.0
     interpolation: str = "linear"
@@ -131,7 +133,7 @@ class SequenceSettings:
     streams: dict[str, StreamSettings]
     targets: dict[str, list[str]]
     horizons_s: list[float]
-    clock: str = "header"
+    clock: Clock = "header"
     max_gap_s: float = 5.0
     max_lateness_s: float | None = None
     tokens: str = "messages"

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from robopos.errors import SequenceError
+from robopos.sequences.arrays import Ints
 from robopos.sequences.layout import SequenceLayout
 from robopos.sequences.settings import SplitSettings
 from robopos.sequences.tokens import TokenTable
@@ -51,7 +52,7 @@ def split_blocks(table: TokenTable, layout: SequenceLayout, split: SplitSettings
     return _cut(label, table, SPLITS)
 
 
-def _by_time(table: TokenTable, layout: SequenceLayout, split: SplitSettings) -> np.ndarray:
+def _by_time(table: TokenTable, layout: SequenceLayout, split: SplitSettings) -> Ints:
     label = np.full(len(table), -1, np.int64)
     guard_ns = round(guard_s(layout) * 1e9)
     for log in np.unique(table.log):
@@ -66,7 +67,7 @@ def _by_time(table: TokenTable, layout: SequenceLayout, split: SplitSettings) ->
     return label
 
 
-def _by_log(table: TokenTable, split: SplitSettings) -> np.ndarray:
+def _by_log(table: TokenTable, split: SplitSettings) -> Ints:
     logs = int(table.log.max()) + 1
     if logs < len(SPLITS):
         raise SequenceError(f"split.by is 'log' with {logs} logs: it needs at least {len(SPLITS)}, or take 'time'")
@@ -75,7 +76,7 @@ def _by_log(table: TokenTable, split: SplitSettings) -> np.ndarray:
     return np.searchsorted([logs - test - validation, logs - test], table.log, side="right")
 
 
-def _cut(label: np.ndarray, table: TokenTable, names: tuple[str, ...]) -> list[Block]:
+def _cut(label: Ints, table: TokenTable, names: tuple[str, ...]) -> list[Block]:
     edges = np.flatnonzero((np.diff(label) != 0) | (np.diff(table.segment) != 0)) + 1
     bounds = [0, *edges.tolist(), len(table)]
     return [

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from robopos.errors import SequenceError
@@ -32,8 +33,9 @@ class Tokens(NamedTuple):
 
     def to(self, device: torch.device | str) -> Tokens:
         """On another device."""
-        positions = Positions(*(f.to(device) if isinstance(f, Tensor) else f for f in self.positions))
-        return Tokens(self.values.to(device), self.measured.to(device), self.observed.to(device), positions)
+        return Tokens(
+            self.values.to(device), self.measured.to(device), self.observed.to(device), self.positions.to(device)
+        )
 
 
 class Batch(NamedTuple):
@@ -89,7 +91,7 @@ class TokenColumns:
             self.mask = self._keep(mask)  # (n, H, T)
             self.targets = self._keep(np.where(mask, residual, 0.0).astype(np.float32))
 
-    def _keep(self, column: np.ndarray) -> Tensor:
+    def _keep(self, column: NDArray[Any]) -> Tensor:
         tensor = torch.from_numpy(column).to(self.store)
         return tensor.pin_memory() if self.store.type == "cpu" and self.device.type == "cuda" else tensor
 

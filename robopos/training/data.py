@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from lightning import LightningDataModule
+from lightning import LightningDataModule, Trainer
 
 from robopos.errors import ConfigError, SequenceError
-from robopos.logs import read_logs
+from robopos.logs import ON_DAMAGE, OnDamage, read_logs
 from robopos.sequences import (
     Batch,
+    Block,
     Normalization,
     SequenceDataset,
     SequenceSettings,
@@ -24,6 +25,7 @@ from robopos.sequences import (
     log_streams,
     resolve_layout,
 )
+from robopos.sequences.arrays import Ints
 from robopos.sequences.degrade import AugmentSettings
 from robopos.sequences.settings import require
 from robopos.training.ages import AgedColumns
@@ -31,7 +33,6 @@ from robopos.training.ages import AgedColumns
 if TYPE_CHECKING:
     from robopos.training.module import SequenceModule
 
-ON_DAMAGE = ("error", "skip")
 MEMORY = ("auto", "device", "host")
 VALIDATION_TOKENS = 2**17  # in the windows of one validation, so that it costs little beside an epoch
 VALIDATION_BATCH = 256
@@ -56,8 +57,8 @@ class TrainingBatches:
 class AnchorBatches:
     """Windows that end with given tokens, in order."""
 
-    def __init__(self, columns: TokenColumns, anchors: np.ndarray, length: int, batch_size: int) -> None:
-        self._columns, self._parts, self._length = columns, torch.from_numpy(anchors).split(batch_size), length
+    def __init__(self, columns: TokenColumns, anchors: Ints, length: int, batch_size: int) -> None:
+        self._columns, self._parts, self._length = columns, torch.split(torch.from_numpy(anchors), batch_size), length
 
     def __len__(self) -> int:
         return len(self._parts)
@@ -93,7 +94,7 @@ class SequenceData(LightningDataModule):
         seed: int = 0,
         augment: AugmentSettings = AugmentSettings(),  # noqa: B008
         memory: str = "auto",
-        on_damage: str = "error",
+        on_damage: OnDamage = "error",
     ) -> None:
         super().__init__()
         require(len(logs) > 0, "data.logs", logs, "at least one path")
@@ -177,9 +178,9 @@ class SequenceData(LightningDataModule):
         return device if len(table) * each * (1 + self.augment.copies) < free / 2 else host
 
     def train_dataloader(self) -> TrainingBatches:
-        module = self._module()
+        trainer, module = self._trained()
         age_s, device = module.settings.max_input_age_s, module.device
-        columns = []
+        columns: list[TokenColumns] = []
         for number, dataset in enumerate([self.dataset, *self._copies]):
             if age_s > 0:
                 store, seed = self._store(dataset, device), self.seed + number
@@ -192,13 +193,13 @@ class SequenceData(LightningDataModule):
             batch_size=self.batch_size,
             seed=self.seed,
             min_history=module.settings.history,
-            rank=self.trainer.global_rank,
-            ranks=self.trainer.world_size,
+            rank=trainer.global_rank,
+            ranks=trainer.world_size,
         )
         return TrainingBatches(self, sampler)
 
     def val_dataloader(self) -> AnchorBatches:
-        module = self._module()
+        trainer, module = self._trained()
         columns = self.columns(self.dataset, "validation", module.device)
         anchors = columns.anchors(module.settings.history)
         if not len(anchors):
@@ -208,7 +209,7 @@ class SequenceData(LightningDataModule):
             )
         most = max(VALIDATION_BATCH, VALIDATION_TOKENS // module.settings.window)
         anchors = anchors[:: max(1, len(anchors) // most)]
-        anchors = anchors[self.trainer.global_rank :: self.trainer.world_size]
+        anchors = anchors[trainer.global_rank :: trainer.world_size]
         return AnchorBatches(columns, anchors, module.settings.window, VALIDATION_BATCH)
 
     def state_dict(self) -> dict[str, Any]:
@@ -217,11 +218,12 @@ class SequenceData(LightningDataModule):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.consumed = int(state_dict["consumed"])
 
-    def _module(self) -> SequenceModule:
+    def _trained(self) -> tuple[Trainer, SequenceModule]:
+        """Who trains on this data."""
         if self.trainer is None:
             raise ConfigError("the data module gives batches to a Trainer; without one use SequenceDataset")
-        return self.trainer.lightning_module  # type: ignore[return-value]
+        return self.trainer, self.trainer.lightning_module  # type: ignore[return-value]
 
 
-def _names(blocks: list[Any]) -> list[str]:
+def _names(blocks: list[Block]) -> list[str]:
     return list(dict.fromkeys(block.split for block in blocks))

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from robopos.model import Bundle, SequenceTransformer, pick_mode
@@ -34,7 +35,7 @@ class Predictions(NamedTuple):
     constant_velocity: Floats
 
     @property
-    def scored(self) -> np.ndarray:
+    def scored(self) -> NDArray[np.bool_]:
         """(A, H, T): where truth and base are both known, so that every predictor is judged on the same."""
         return np.isfinite(self.truth) & np.isfinite(self.hold_last)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from lightning import LightningModule
+from lightning.pytorch.utilities.types import OptimizerLRSchedulerConfig
 from torch import Tensor
 
 from robopos.errors import ConfigError
@@ -72,10 +73,13 @@ class SequenceModule(LightningModule):
     def configure_model(self) -> None:
         """Build the network, where ``prepare`` has not, now that the data tells streams, targets and rates."""
         if self.layout is None:
-            data = self.trainer.datamodule  # type: ignore[attr-defined]
-            if data is None:
-                raise ConfigError("SequenceModule is trained with a SequenceData data module")
-            self.prepare(data)
+            self.prepare(self._data())
+
+    def _data(self) -> SequenceData:
+        data: SequenceData | None = self.trainer.datamodule  # type: ignore[attr-defined]  # the Trainer sets it late
+        if data is None:
+            raise ConfigError("SequenceModule is trained with a SequenceData data module")
+        return data
 
     def prepare(self, data: SequenceData) -> None:
         """Build the network for the data; callbacks that copy the weights at once (averaging) need it so early."""
@@ -94,7 +98,7 @@ class SequenceModule(LightningModule):
 
     def on_train_batch_start(self, batch: Batch | AgedBatch, batch_idx: int) -> None:
         # Dropout of each step by its number, so that a resumed training is the uninterrupted one.
-        torch.manual_seed(step_seed(self.trainer.datamodule.seed, self.global_step, self.global_rank))  # type: ignore[attr-defined]
+        torch.manual_seed(step_seed(self._data().seed, self.global_step, self.global_rank))
 
     def training_step(self, batch: Batch | AgedBatch, batch_idx: int) -> Tensor:
         ahead_s = None
@@ -115,13 +119,15 @@ class SequenceModule(LightningModule):
     def _recompilation(self) -> AbstractContextManager[Any]:
         """After the warm-up a compiled step has met all there is to meet: what recompiles then, would for ever."""
         if self.compiled and self.global_step >= WARM_UP and hasattr(torch.compiler, "set_stance"):
-            return torch.compiler.set_stance("fail_on_recompile")
+            stance: AbstractContextManager[None] = torch.compiler.set_stance("fail_on_recompile")
+            return stance
         return nullcontext()
 
     @staticmethod
     def _history_of(batch: Batch | AgedBatch) -> Tensor:
         # (B, N): valid tokens before each one in its window
         valid = batch.tokens.positions.valid
+        assert valid is not None  # windows say which of their tokens are there
         return valid.long().cumsum(-1) - 1
 
     def on_validation_epoch_start(self) -> None:
@@ -137,11 +143,13 @@ class SequenceModule(LightningModule):
         self._sums += torch.stack([total, count, error, held]).double()
 
     def on_validation_epoch_end(self) -> None:
-        total, count, error, held = self.all_gather(self._sums).reshape(-1, 4).sum(0)
+        gathered = self.all_gather(self._sums)
+        assert isinstance(gathered, Tensor)  # as what was given
+        total, count, error, held = gathered.reshape(-1, 4).sum(0)
         self.log("val_loss", (total / count.clamp(min=1)).float(), prog_bar=True)
         self.log("val_skill", (1 - error / held.clamp(min=1e-12)).float(), prog_bar=True)
 
-    def configure_optimizers(self) -> dict[str, Any]:
+    def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
         settings = self.optimizer_settings
         matrices = [p for p in self.parameters() if p.requires_grad and p.ndim >= 2]
         vectors = [p for p in self.parameters() if p.requires_grad and p.ndim < 2]
@@ -170,7 +178,7 @@ class SequenceModule(LightningModule):
             "normalization": self.normalization.to_dict(),
             "network": self.settings.to_dict(),
             "optimizer": asdict(self.optimizer_settings),
-            "training": self.trainer.datamodule.describe() | {"steps": self.global_step},  # type: ignore[attr-defined]
+            "training": self._data().describe() | {"steps": self.global_step},
         }
 
     @classmethod
