@@ -3,7 +3,8 @@
     python benchmarks/ros_latency.py --quick --json ros.json
 
 Two processes on 127.0.0.1, one after the other: a subscriber that does nothing, an echo that publishes the bytes it
-receives (the floor of rclpy and the middleware), and the node with a `tiny` and a `small` bundle of random weights.
+receives (the floor of rclpy and the middleware), and the node with a `tiny` and a `small` bundle of random weights,
+each computed eagerly and by the steps of `robopos export --to onnx`.
 This process publishes JointState at a fixed rate and takes the time until the answer of the same stamp. The node's own
 rules apply; its inputs are one token a message. Ratios on a busy machine mean more than times.
 """
@@ -41,6 +42,7 @@ from robopos.sequences import (
     resolve_layout,
 )
 from robopos.serving import Engine
+from robopos.serving.export import export_step
 
 JOINTS, TRAJECTORY = "sensor_msgs/msg/JointState", "trajectory_msgs/msg/JointTrajectory"
 TOPIC, ANSWER, ECHO = "/joint_states", "/predictor/prediction/joints", "/echo"
@@ -84,9 +86,17 @@ class Step(NamedTuple):
     cpu_s: float  # mean
 
 
-def engine_step(bundle: Path, rate_hz: int, seconds: float) -> Step:
+def export(bundle: Path) -> list[Path]:
+    """The bundle's steps for one token and for eight, as the engine takes several that wait."""
+    files = [bundle.parent / f"{bundle.name}{block}.onnx" for block in (1, 8)]
+    for file, block in zip(files, (1, 8), strict=True):
+        export_step(Bundle.load(bundle), "onnx", file, block=block)
+    return files
+
+
+def engine_step(bundle: Path, steps: list[Path], rate_hz: int, seconds: float) -> Step:
     """Push and predict with nothing around it, but at the rate: after a pause the caches are cold and a step slower."""
-    engine = Engine.load(bundle, device="cpu")
+    engine = Engine.load(bundle, device="cpu", step=steps or "eager")
     count, walls_s, cpu_s = round(rate_hz * seconds), [], 0.0
     started_s = time.perf_counter()
     for number in range(count):
@@ -139,14 +149,14 @@ def serve_role(role: str) -> None:
 
 
 @contextmanager
-def other_process(role: str, domain_id: int, bundle: Path | None) -> Iterator[int]:
+def other_process(role: str, domain_id: int, bundle: Path | None, steps: list[Path]) -> Iterator[int]:
     """Its process id."""
     from robopos_ros.process import private_environment
 
     command = [sys.executable, __file__, "--role", role]
     if bundle is not None:
         command = [sys.executable, "-m", "robopos_ros", "--ros-args", "-p", f"bundle:={bundle}", "-p", "device:=cpu"]
-        command += ["-p", "min_context:=1"]
+        command += ["-p", "min_context:=1", "-p", f"step:={','.join(map(str, steps)) or 'eager'}"]
     with subprocess.Popen(command, env=os.environ | private_environment(domain_id)) as process:
         try:
             yield process.pid
@@ -227,13 +237,15 @@ class Driver:
         self._client.close()
 
 
-def run_case(role: str, bundle: Path | None, rates_hz: tuple[int, ...], seconds: float) -> tuple[dict, dict]:
+def run_case(
+    role: str, bundle: Path | None, steps: list[Path], rates_hz: tuple[int, ...], seconds: float
+) -> tuple[dict, dict]:
     """For each rate what was measured, and how many messages the node did not receive."""
     from robopos_ros.process import free_domain
 
     domain_id = free_domain()
     measured, lost = {}, {}
-    with other_process(role, domain_id, bundle) as pid:
+    with other_process(role, domain_id, bundle, steps) as pid:
         driver = Driver(domain_id, (ECHO, JOINTS) if bundle is None else (ANSWER, TRAJECTORY))
         try:
             driver.connect()
@@ -257,6 +269,32 @@ def add_latency(report: Report, name: str, told: Measured, echo: Measured, step:
     report.add(f"{name}: p50 over the echo", 1e3 * (told.p50_s - echo.p50_s), "ms", at_most=goal_ms)
 
 
+def add_node(
+    report: Report,
+    title: str,
+    bundle: Path,
+    steps: list[Path],
+    echo: dict[int, Measured],
+    bare_s: float,
+    seconds: float,
+) -> None:
+    """The node at every rate, each beside the engine alone."""
+    node, lost = run_case("node", bundle, steps, RATES_HZ, seconds)
+    for rate_hz, told in node.items():
+        step = engine_step(bundle, steps, rate_hz, seconds)
+        report.add(f"engine {title}, alone, {rate_hz} Hz: step", 1e3 * step.wall_s, "ms")
+        name = f"node {title}, {rate_hz} Hz"
+        if told.answered:
+            add_latency(report, name, told, echo[rate_hz], step, rate_hz)
+        report.add(f"{name}: answered of those sent", 100 * told.answered / told.sent, "%")
+        loss_goal = 0 if bundle.name == "tiny" and rate_hz == LOSS_HZ else None
+        report.add(f"{name}: messages lost", lost[rate_hz], at_most=loss_goal)
+        report.add(f"{name}: CPU share", 100 * told.cpu_share, "%")
+        if rate_hz == LOSS_HZ:
+            goal_us = 1e6 * (bare_s + step.cpu_s) + 60
+            report.add(f"{name}: CPU a message", 1e6 * told.cpu_per_message_s, "us", at_most=goal_us)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="two seconds a rate")
@@ -271,30 +309,18 @@ def main() -> None:
     report = Report()
     report.add("load average at the start", os.getloadavg()[0])
     with tempfile.TemporaryDirectory() as folder:
-        sink, _ = run_case("sink", None, (LOSS_HZ,), seconds)
+        sink, _ = run_case("sink", None, [], (LOSS_HZ,), seconds)
         bare_s = sink[LOSS_HZ].cpu_per_message_s
         report.add(f"raw subscriber alone, {LOSS_HZ} Hz: CPU a message", 1e6 * bare_s, "us")
-        echo, _ = run_case("echo", None, RATES_HZ, seconds)
+        echo, _ = run_case("echo", None, [], RATES_HZ, seconds)
         for rate_hz, told in echo.items():
             report.add(f"echo, {rate_hz} Hz: p50", 1e3 * told.p50_s, "ms")
             report.add(f"echo, {rate_hz} Hz: p99", 1e3 * told.p99_s, "ms")
             report.add(f"echo, {rate_hz} Hz: CPU share", 100 * told.cpu_share, "%")
         for size in ("tiny", "small"):
             bundle = make_bundle(Path(folder), size)
-            node, lost = run_case("node", bundle, RATES_HZ, seconds)
-            for rate_hz, told in node.items():
-                step = engine_step(bundle, rate_hz, seconds)
-                report.add(f"engine {size} alone, {rate_hz} Hz: step", 1e3 * step.wall_s, "ms")
-                name = f"node {size}, {rate_hz} Hz"
-                if told.answered:
-                    add_latency(report, name, told, echo[rate_hz], step, rate_hz)
-                report.add(f"{name}: answered of those sent", 100 * told.answered / told.sent, "%")
-                loss_goal = 0 if (size, rate_hz) == ("tiny", LOSS_HZ) else None
-                report.add(f"{name}: messages lost", lost[rate_hz], at_most=loss_goal)
-                report.add(f"{name}: CPU share", 100 * told.cpu_share, "%")
-                if rate_hz == LOSS_HZ:
-                    goal_us = 1e6 * (bare_s + step.cpu_s) + 60
-                    report.add(f"{name}: CPU a message", 1e6 * told.cpu_per_message_s, "us", at_most=goal_us)
+            for kind, steps in (("eager", []), ("onnx", export(bundle))):
+                add_node(report, f"{size}, {kind}", bundle, steps, echo, bare_s, seconds)
     report.add("load average at the end", os.getloadavg()[0])
     if args.json is not None:
         report.write_json(args.json)

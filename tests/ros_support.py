@@ -17,9 +17,7 @@ from robopos_ros.client import Client
 from robopos_ros.process import NodeProcess, free_domain
 from trajectory_msgs.msg import JointTrajectory
 
-from robopos.logs import LogMessage, iter_messages, read_log, schema_text, write_log
-from robopos.logs.schema import parse_schema
-from robopos.logs.serialize import serialize
+from robopos.logs import LogMessage, iter_messages, read_log, write_log
 from robopos.model import Bundle, ModelSettings
 from robopos.model.defaults import fill_position_options
 from robopos.model.network import SequenceTransformer
@@ -32,7 +30,7 @@ from robopos.sequences import (
     resolve_layout,
 )
 from robopos.serving import Engine, replay
-from robopos.serving.replay import PREFIX, TRAJECTORY, trajectories
+from robopos.serving.trajectory import TOPIC_PREFIX, Trajectories
 
 START_NS = 1_700_000_000_000_000_000
 
@@ -124,7 +122,7 @@ def published_in(path: Path) -> list[tuple[int, str, bytes]]:
     """The predictions in a recording or a replay: inputs before it, topic, bytes."""
     found, inputs = [], 0
     for message in iter_messages(path):
-        if message.topic.startswith(PREFIX):
+        if message.topic.startswith(TOPIC_PREFIX):
             found.append((inputs, message.topic, message.data))
         else:
             inputs += 1
@@ -156,20 +154,18 @@ def assert_replay_is_what_was_published(bundle: Path, recording: Path, out: Path
         }
     else:
         engine = Engine.load(bundle, device="cpu")
+        trajectories = Trajectories(engine.bundle.layout)
         replayed, inputs = {}, 0
         for step in replay(engine, recording, settle=False):
-            if step.message.topic.startswith(PREFIX):
+            if step.message.topic.startswith(TOPIC_PREFIX):
                 continue
             inputs += 1
-            for made in trajectories(engine, step.prediction, 0) if step.prediction is not None else ():
-                replayed[inputs, made.topic] = serialize(TYPE, made.message)
+            for made in trajectories.of(step.prediction, 0) if step.prediction is not None else ():
+                replayed[inputs, made.topic] = made.message
     published = published_in(recording)
     for inputs, topic, data in published:
         assert_same(data, replayed[inputs, topic])
     return len(published)
-
-
-TYPE = parse_schema(TRAJECTORY, schema_text(TRAJECTORY))
 
 
 def positions(data: bytes) -> np.ndarray:

@@ -14,8 +14,8 @@ pytest.importorskip("rclpy", reason="rclpy is not installed: pip install 'robopo
 pytest.importorskip("robopos_ros", reason="robopos_ros is not installed: pip install --no-deps ros2_ws/src/robopos_ros")
 
 from robopos_ros.covariance import UNPREDICTED, rotation_variances
+from robopos_ros.messages import labelled_array, time_message
 from robopos_ros.own_type import OwnType
-from robopos_ros.trajectory import labelled_array, time_message
 from robopos_ros.types import message_class
 
 from robopos.errors import ServingError

@@ -15,17 +15,18 @@ pytest.importorskip("robopos_ros", reason="robopos_ros is not installed: pip ins
 
 import ros_support
 from rclpy.logging import get_logger
+from rclpy.serialization import deserialize_message
 from robopos_ros.health import InputHealth, Rates, Samples, percentiles_ms
 from robopos_ros.inference import Inference, Received
 from robopos_ros.outputs import Published
 from robopos_ros.parameters import PARAMETERS, Settings
-from robopos_ros.trajectory import trajectory
 from robopos_ros.types import message_class
 from trajectory_msgs.msg import JointTrajectory
 
 from robopos.errors import ServingError
 from robopos.logs import iter_messages
 from robopos.serving import Engine, Prediction
+from robopos.serving.trajectory import TrajectoryWriter
 
 pytestmark = pytest.mark.ros
 
@@ -57,7 +58,7 @@ class Collector:
     def __call__(self, prediction: Prediction, limits: str) -> Published:
         time.sleep(self.pause_s)
         self.predictions.append(prediction)
-        return Published({"base": JointTrajectory()})
+        return Published({"base": b""})
 
 
 def start(engine: Engine, publish, **changed) -> tuple[Inference, dict[str, InputHealth]]:
@@ -129,16 +130,16 @@ def test_a_trajectory_holds_names_times_and_values_as_predicted(engine, log):
     odometry = next(m for m in iter_messages(log) if m.topic == "odometry")
     engine.push_raw("base", odometry.data, odometry.log_time_ns)
     prediction = engine.predict()
-    columns = engine.targets["base"]
-    names = [prediction.names[column].removeprefix("base.") for column in columns]
-    message = trajectory(prediction.time_ns, prediction.horizons_s, names, prediction.values[:, columns])
+    values = prediction.values[:, engine.targets["base"]]
+    data = TrajectoryWriter.of(engine.bundle.layout, "base").write(prediction.time_ns, values)
+    message = deserialize_message(data, JointTrajectory)
     assert list(message.joint_names) == ["twist.twist.linear.x", "twist.twist.linear.y"]
     assert message.header.stamp.sec * 10**9 + message.header.stamp.nanosec == prediction.time_ns
     assert [(p.time_from_start.sec, p.time_from_start.nanosec) for p in message.points] == [
         (0, 100_000_000),
         (0, 250_000_000),
     ]
-    assert np.array_equal([p.positions for p in message.points], prediction.values[:, columns])
+    assert np.array_equal([p.positions for p in message.points], values)
     # The beacon was never heard: it has no value to predict from.
     assert np.isnan(prediction.values[:, engine.targets["beacon"]]).all()
 

@@ -48,7 +48,7 @@ def test_what_waits_is_absorbed_in_blocks_and_gives_the_same(trained: Path, arm_
             single = often.predict()
         feed(seldom, arm_log, start, start + 20)
         np.testing.assert_allclose(seldom.predict().values, single.values, atol=1e-5)
-    assert (often.stats.steps, seldom.stats.steps) == (120, 18)  # 20 tokens are blocks of 8, 8 and 4 of 8
+    assert (often.stats.steps, seldom.stats.steps) == (120, 6)  # 20 tokens are one block of 32
     assert often.stats.absorbed == seldom.stats.absorbed == 120
     assert (often.stats.predictions, seldom.stats.predictions) == (120, 6)
     assert (often.stats.backlog_most, seldom.stats.backlog_most, seldom.stats.backlog) == (1, 20, 0)

@@ -86,12 +86,12 @@ def run(args: argparse.Namespace) -> None:
 def _messages(bundle: Bundle, dataset: SequenceDataset, predictions: Predictions) -> Iterator[LogMessage]:
     import numpy as np
 
-    from robopos.serving import Engine, Prediction
-    from robopos.serving.replay import trajectories
+    from robopos.serving import Prediction
+    from robopos.serving.trajectory import Trajectories
 
-    engine = Engine(bundle)
+    trajectories = Trajectories(bundle.layout)
     horizons_s, arrival_ns = np.asarray(bundle.layout.horizons_s), dataset.table.arrival_ns[predictions.anchors]
     for i, reference_ns in enumerate(predictions.reference_ns.tolist()):
         std = None if predictions.std is None else predictions.std[i]
         made = Prediction(reference_ns, horizons_s, predictions.values[i], std, bundle.layout.target_names)
-        yield from trajectories(engine, made, int(arrival_ns[i]))
+        yield from trajectories.of(made, int(arrival_ns[i]))

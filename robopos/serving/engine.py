@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -131,11 +130,7 @@ class Engine:
     @property
     def targets(self) -> Mapping[str, tuple[int, ...]]:
         """For each stream that is predicted, its columns in ``Prediction.values``."""
-        columns: dict[str, tuple[int, ...]] = {}
-        for column, (stream, _) in enumerate(self.bundle.layout.targets):
-            name = self.bundle.layout.streams[stream].name
-            columns[name] = (*columns.get(name, ()), column)
-        return MappingProxyType(columns)
+        return self.bundle.layout.target_columns
 
     @property
     def tokens(self) -> int:

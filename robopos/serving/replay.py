@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from robopos.errors import LogError, ServingError
 from robopos.logs import LogMessage, RawMessage, iter_messages, write_log
 from robopos.serving.engine import Engine, Prediction
-from robopos.serving.steps import BLOCK
+from robopos.serving.steps import EAGER_BLOCKS
+from robopos.serving.trajectory import TOPIC_PREFIX, Trajectories
 
-TRAJECTORY = "trajectory_msgs/msg/JointTrajectory"
-PREFIX = "/predictor/prediction"  # where the ROS 2 node publishes under its default name
 HISTOGRAM_MS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
 
 
@@ -140,7 +139,7 @@ def replay(
             skipped = asked and pace is not None and following is not None and pace.left_s(following) <= 0
             if asked and not skipped:
                 prediction = engine.predict()
-            elif not asked and engine.stats.backlog >= BLOCK:
+            elif not asked and engine.stats.backlog >= EAGER_BLOCKS[-1]:
                 engine.absorb()
         yield Step(message, prediction, time.perf_counter() - started, token, skipped)
     if not found:
@@ -173,7 +172,7 @@ def replay_to_log(
     Each stream that is predicted has a topic ``/predictor/prediction/<stream>`` of JointTrajectory: header.stamp is the
     reference time, joint_names the fields, time_from_start the horizons.
     """
-    summary = ReplaySummary()
+    summary, trajectories = ReplaySummary(), Trajectories(engine.bundle.layout)
 
     def messages() -> Iterator[LogMessage]:
         started = False
@@ -186,7 +185,7 @@ def replay_to_log(
             if not started:
                 continue
             raw = step.message
-            if raw.topic.startswith(f"{PREFIX}/"):
+            if raw.topic.startswith(f"{TOPIC_PREFIX}/"):
                 continue  # a node's recording: the predictions made here take the place of those in it
             yield LogMessage(raw.topic, raw.type, raw.log_time_ns, raw.data, raw.publish_time_ns, raw.schema)
             if step.prediction is not None and step.token is not None:
@@ -194,26 +193,8 @@ def replay_to_log(
                 summary.latencies_s.append(step.latency_s)
                 summary.tokens.append(step.token)
                 summary.values.append(step.prediction.values)
-                yield from trajectories(engine, step.prediction, raw.log_time_ns)
+                yield from trajectories.of(step.prediction, raw.log_time_ns)
 
     write_log(out, messages())
     summary.undecodable = sum(stats.undecodable for stats in engine.stats.streams.values())
     return summary
-
-
-def trajectories(engine: Engine, prediction: Prediction, log_time_ns: int) -> Iterator[LogMessage]:
-    """One JointTrajectory a predicted stream; a stream with a value that is not finite gives none."""
-    for name, columns in engine.targets.items():
-        values = prediction.values[:, columns]
-        if not np.isfinite(values).all():
-            continue
-        points = [
-            {"positions": row.tolist(), "time_from_start": round(horizon_s * 1e9)}
-            for row, horizon_s in zip(values, prediction.horizons_s.tolist(), strict=True)
-        ]
-        content = {
-            "header": {"stamp": prediction.time_ns, "frame_id": ""},
-            "joint_names": [prediction.names[column].removeprefix(f"{name}.") for column in columns],
-            "points": points,
-        }
-        yield LogMessage(f"{PREFIX}/{name}", TRAJECTORY, log_time_ns, content)

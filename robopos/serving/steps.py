@@ -17,10 +17,13 @@ from robopos.sequences import Tokens
 BLOCK = 8
 """Tokens of a block where several wait; one alone, the common case, has a step of its own."""
 
+EAGER_BLOCKS = (1, 2, 4, 8, 16, 32, 64)
+"""Any size costs nothing to have where nothing is compiled; a block of 64 costs about two single steps."""
+
 
 def eager_steps(bundle: Bundle) -> dict[int, Step]:
     """The network itself."""
-    return {1: bundle.network.step, BLOCK: bundle.network.step}
+    return dict.fromkeys(EAGER_BLOCKS, bundle.network.step)
 
 
 def compiled_steps(bundle: Bundle) -> dict[int, Step]:

@@ -15,17 +15,12 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from mcap.writer import CompressionType, Writer
-from trajectory_msgs.msg import JointTrajectory
 
 from robopos.errors import ServingError
 from robopos.logs import schema_text
-from robopos.logs.schema import parse_schema
-from robopos.logs.serialize import serialize
 from robopos.sequences import InputStream
-from robopos_ros.trajectory import NS
+from robopos.serving.trajectory import TOPIC_PREFIX, TRAJECTORY
 
-PREFIX = "/predictor/prediction"  # the topic of a replay too, whatever the node is called
-TRAJECTORY = "trajectory_msgs/msg/JointTrajectory"
 MOST_WAITING = 50_000  # records; a disk that slow cannot record this stream
 
 
@@ -42,7 +37,7 @@ class Published(NamedTuple):
     """What was published after the message before."""
 
     arrival_ns: int
-    trajectories: Mapping[str, JointTrajectory]
+    trajectories: Mapping[str, bytes]
 
 
 class NewContext(NamedTuple):
@@ -155,7 +150,6 @@ class _File:
         for stream in inputs.values():
             schema = self._writer.register_schema(stream.type, "ros2msg", stream.schema.encode())
             self._channels[stream.name] = self._writer.register_channel(f"/{stream.topic}", "cdr", schema, {})
-        self._kind = parse_schema(TRAJECTORY, schema_text(TRAJECTORY))
         self._trajectory = self._writer.register_schema(TRAJECTORY, "ros2msg", schema_text(TRAJECTORY).encode())
         self._predicted: dict[str, int] = {}
         self._count = 0
@@ -164,11 +158,10 @@ class _File:
         self._add(self._channels[item.stream], item.arrival_ns, item.data, item.publish_ns)
 
     def published(self, item: Published) -> None:
-        for stream, message in item.trajectories.items():
+        for stream, data in item.trajectories.items():
             if stream not in self._predicted:
-                topic = f"{PREFIX}/{stream}"
+                topic = f"{TOPIC_PREFIX}/{stream}"  # as in a replay, whatever the node is called
                 self._predicted[stream] = self._writer.register_channel(topic, "cdr", self._trajectory, {})
-            data = serialize(self._kind, _content(message))
             self._add(self._predicted[stream], item.arrival_ns, data, item.arrival_ns)
 
     def _add(self, channel: int, log_ns: int, data: bytes, publish_ns: int) -> None:
@@ -191,18 +184,3 @@ def _open_new(folder: Path) -> tuple[Path, BinaryIO]:
             return path, open(path, "xb")
         except FileExistsError:
             number += 1
-
-
-def _content(message: JointTrajectory) -> dict[str, object]:
-    stamp = message.header.stamp
-    return {
-        "header": {"stamp": stamp.sec * NS + stamp.nanosec, "frame_id": message.header.frame_id},
-        "joint_names": list(message.joint_names),
-        "points": [
-            {
-                "positions": point.positions,
-                "time_from_start": point.time_from_start.sec * NS + point.time_from_start.nanosec,
-            }
-            for point in message.points
-        ],
-    }

@@ -15,9 +15,10 @@ from trajectory_msgs.msg import JointTrajectory
 from robopos.errors import ServingError
 from robopos.sequences import InputStream
 from robopos.serving import Engine, Prediction
+from robopos.serving.trajectory import TrajectoryWriter
+from robopos_ros.messages import NS, labelled_array
 from robopos_ros.own_type import OwnType
 from robopos_ros.parameters import Settings
-from robopos_ros.trajectory import NS, labelled_array, trajectory
 from robopos_ros.types import message_class
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ FLOAT32_MOST = float(np.finfo(np.float32).max)
 class Published(NamedTuple):
     """What became of one prediction's streams."""
 
-    trajectories: Mapping[str, JointTrajectory]  # those published, by stream
+    trajectories: Mapping[str, bytes]  # those published, serialized, by stream
     not_finite: Sequence[str] = ()  # values for whose sake their stream was left out
     beyond_limits: Sequence[str] = ()  # values outside the training range and its margin, at some horizon
 
@@ -40,6 +41,7 @@ class _Stream:
 
     columns: NDArray[np.intp]
     names: list[str]
+    writer: TrajectoryWriter
     low: NDArray[np.float64]
     high: NDArray[np.float64]
     mean: Any
@@ -109,7 +111,8 @@ class Outputs:
             targets = [layout.target_names[column] for column in columns]
             low, high = np.array([limits[target] for target in targets]).T
             names = [target.removeprefix(f"{name}.") for target in targets]
-            made = _Stream(columns, names, low, high, self._publisher(JointTrajectory, topic_of(name)))
+            writer = TrajectoryWriter.of(layout, name)
+            made = _Stream(columns, names, writer, low, high, self._publisher(JointTrajectory, topic_of(name)))
             self._streams[name] = made
             if engine.bundle.settings.loss == "gaussian":
                 made.std = self._publisher(JointTrajectory, f"{topic_of(name)}/std")
@@ -132,7 +135,7 @@ class Outputs:
 
     def publish(self, prediction: Prediction, limits: str) -> Published:
         """Publish every stream whose values are finite and, when `limits` is "stop", within the bundle's limits."""
-        trajectories: dict[str, JointTrajectory] = {}
+        trajectories: dict[str, bytes] = {}
         not_finite: list[str] = []
         beyond: list[str] = []
         for name, stream in self._streams.items():
@@ -155,12 +158,12 @@ class Outputs:
 
     def _publish_stream(
         self, stream: _Stream, prediction: Prediction, values: NDArray[np.float64], std: NDArray[np.float64] | None
-    ) -> JointTrajectory:
+    ) -> bytes:
         at_ns, horizons_s = prediction.time_ns, prediction.horizons_s
-        message = trajectory(at_ns, horizons_s, stream.names, values)
-        stream.mean.publish(message)
+        data = stream.writer.write(at_ns, values)
+        stream.mean.publish(data)
         if std is not None and stream.std is not None:
-            stream.std.publish(trajectory(at_ns, horizons_s, stream.names, std))
+            stream.std.publish(stream.writer.write(at_ns, std))
         if stream.at_horizon is not None:
             horizon_s, row = float(horizons_s[stream.row]), values[stream.row]
             if stream.own_type is None:
@@ -168,7 +171,7 @@ class Outputs:
             elif np.abs(row).max() <= FLOAT32_MOST:
                 stds = None if std is None else std[stream.row].tolist()
                 stream.at_horizon.publish(stream.own_type.make(at_ns + round(horizon_s * NS), row.tolist(), stds))
-        return message
+        return data
 
     def listeners(self) -> dict[str, int]:
         """For each stream, how many hear its trajectory."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from robopos.errors import ServingError
 from robopos_ros import covariance
-from robopos_ros.trajectory import time_message
+from robopos_ros.messages import time_message
 
 _NAMED = re.compile(r"^(?P<base>\w+)\[(?P<label>.+)\]$")
 _FLOATS = ("double", "float")

@@ -1,0 +1,83 @@
+"""Predictions as trajectory_msgs/JointTrajectory: the same bytes from replay, from the node and in its recordings."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robopos.errors import ServingError
+from robopos.logs import LogMessage, schema_text
+from robopos.logs.schema import parse_schema
+from robopos.logs.serialize import NS, serialize
+from robopos.sequences import SequenceLayout
+from robopos.serving.engine import Prediction
+
+TRAJECTORY = "trajectory_msgs/msg/JointTrajectory"
+TOPIC_PREFIX = "/predictor/prediction"  # where the ROS 2 node publishes under its default name
+_STAMP = struct.Struct("<iI")
+_STAMP_AT = 4  # the header's stamp comes first, behind the four bytes that name the encoding
+
+
+class TrajectoryWriter:
+    """One stream's predictions as messages: only numbers differ between two of them, and only these are written.
+
+    ``header.stamp`` is the time that horizons count from, ``joint_names`` the fields, ``time_from_start`` the horizons.
+
+    Args:
+        names: the T fields.
+        horizons_s: (H,) seconds.
+    """
+
+    def __init__(self, names: Sequence[str], horizons_s: Sequence[float]) -> None:
+        self._shape = len(horizons_s), len(names)
+        marks = np.arange(1.0, 1.0 + len(horizons_s) * len(names), dtype="<f8").reshape(self._shape)
+        points = [
+            {"positions": row, "time_from_start": round(horizon_s * NS)}
+            for row, horizon_s in zip(marks, horizons_s, strict=True)
+        ]
+        content = {"joint_names": list(names), "points": points}
+        self._template = serialize(parse_schema(TRAJECTORY, schema_text(TRAJECTORY)), content)
+        self._rows_at = [self._template.index(row.tobytes()) for row in marks]
+
+    @classmethod
+    def of(cls, layout: SequenceLayout, stream: str) -> TrajectoryWriter:
+        """The writer of one stream that is predicted."""
+        names = [layout.target_names[column].removeprefix(f"{stream}.") for column in layout.target_columns[stream]]
+        return cls(names, layout.horizons_s)
+
+    def write(self, time_ns: int, values: NDArray[np.float64]) -> bytes:
+        """The message of ``values`` (H, T), predicted from ``time_ns``.
+
+        Raises:
+            ServingError: values of another shape, or a time whose seconds do not fit the stamp's 32 bits.
+        """
+        if values.shape != self._shape:
+            raise ServingError(f"values of shape {values.shape} do not fit a trajectory of {self._shape}")
+        data = bytearray(self._template)
+        try:
+            _STAMP.pack_into(data, _STAMP_AT, *divmod(time_ns, NS))
+        except struct.error:
+            raise ServingError(f"the time {time_ns} ns does not fit the 32-bit seconds of a ROS 2 stamp") from None
+        for at, row in zip(self._rows_at, values.astype("<f8"), strict=True):
+            data[at : at + row.nbytes] = row.tobytes()
+        return bytes(data)
+
+
+class Trajectories:
+    """All that a bundle predicts, as log messages on the node's topics."""
+
+    def __init__(self, layout: SequenceLayout) -> None:
+        self._streams = {
+            stream: (columns, TrajectoryWriter.of(layout, stream)) for stream, columns in layout.target_columns.items()
+        }
+
+    def of(self, prediction: Prediction, log_time_ns: int) -> Iterator[LogMessage]:
+        """One message a predicted stream; a stream with a value that is not finite gives none."""
+        for stream, (columns, writer) in self._streams.items():
+            values = prediction.values[:, columns]
+            if np.isfinite(values).all():
+                data = writer.write(prediction.time_ns, values)
+                yield LogMessage(f"{TOPIC_PREFIX}/{stream}", TRAJECTORY, log_time_ns, data)
