@@ -114,6 +114,6 @@ def test_what_is_no_floating_point_number_goes_as_a_labelled_array(tmp_path):
             client.publish("ticks", message.data)
             assert client.hear(count, 20), node.output()
         assert client.spin_until(lambda: len(arrays) == 10, 10)
-        assert arrays[-1].data.tolist() == pytest.approx(engine.predict().values[1].tolist(), abs=1e-3)
+        assert arrays[-1].data.tolist() == pytest.approx(engine.predict().values[1].tolist(), rel=1e-4)
         assert [d.label for d in arrays[-1].layout.dim] == ["horizon_s:0.25", "fields:data"]
         assert "ticks at 0.25 s as std_msgs/msg/Float64MultiArray, because " in node.output()
