@@ -2,8 +2,8 @@
 
     python examples/mcap_to_pandas.py [LOG [TOPIC FIELD...]]
 
-Without arguments it makes a log of an arm and reads its joints and IMU; `robopos inspect LOG` lists the topics of yours.
-The frames go to runs/examples/*.csv.
+Without arguments it makes a log of an arm and reads its joints and IMU; `robopos inspect LOG` lists the topics of
+yours. The frames go to runs/examples/*.csv.
 """
 
 from __future__ import annotations
