@@ -258,6 +258,20 @@ def test_shipped_configurations_are_read(name: str, schemes: int, seeds: int):
     assert set(asdict(read)) >= set(values)
 
 
+def test_the_same_command_gives_the_same_table(arm_log: Path, tmp_path: Path):
+    figures, tables = [], []
+    for name in ("one", "again"):
+        (tmp_path / name).mkdir()
+        assert compare(tmp_path / name, config(arm_log)) == 0
+        frame = pd.read_csv(tmp_path / name / "report" / "cells.csv", dtype=str)
+        figures.append(frame[~frame.quantity.isin(["train_step_ms", "serving_step_ms"])])
+        lines = (tmp_path / name / "report" / "report.md").read_text().splitlines()
+        tables.append([line for line in lines if line.startswith(("| as recorded", "| drops 50%", "On the log"))])
+    pd.testing.assert_frame_equal(*figures)
+    assert tables[0] == tables[1]
+    assert len(tables[0]) >= 5  # the first paragraph; skill and differences under both conditions
+
+
 @pytest.mark.slow
 def test_processes_give_what_one_process_gives_and_ctrl_c_leaves_whole_cells(arm_log: Path, tmp_path: Path):
     content = config(arm_log, max_steps=300)  # long enough to be interrupted on a fast machine

@@ -17,14 +17,12 @@ import ros_support
 from robopos_ros import lockstep
 from robopos_ros.client import Client
 from robopos_ros.health import InputHealth
-from robopos_ros.node import with_overrides
 from robopos_ros.parameters import PARAMETERS, Settings
 from robopos_ros.process import NodeProcess, free_domain, private_environment
 from robopos_ros.warm_up import warm_up
 from robopos_ros.watch import ERROR, WARN, InputWatch, NodeWatch
 
 from robopos.logs import iter_messages
-from robopos.model import Bundle
 from robopos.serving import Engine
 
 pytestmark = pytest.mark.ros
@@ -107,15 +105,17 @@ def test_errors_within_transitions_lead_back_to_work(bundle, tmp_path):
     assert done.stdout.endswith("THE END\n")
 
 
-def test_two_nodes_side_by_side(bundle, log):
+def test_two_nodes_side_by_side(bundle, log, tmp_path):
     """In two namespaces of one domain, one of them with its input under another name."""
     messages = list(iter_messages(log))
     domain_id = free_domain()
     usual = {"bundle": bundle, "device": "cpu", "min_context": 1, "publish_expired": True, "diagnostics_period_s": 0.2}
     right_inputs = {"wheels": INPUTS["odometry"], "range": INPUTS["range"]}
     with (
-        NodeProcess(usual, domain_id, ["-r", "__ns:=/left"]) as one,
-        NodeProcess(usual, domain_id, ["-r", "__ns:=/right", "-r", "odometry:=wheels"]) as other,
+        NodeProcess(usual | {"black_box": tmp_path / "left"}, domain_id, ["-r", "__ns:=/left"]) as one,
+        NodeProcess(
+            usual | {"black_box": tmp_path / "right"}, domain_id, ["-r", "__ns:=/right", "-r", "odometry:=wheels"]
+        ) as other,
         Client(INPUTS, ["base"], domain_id, "/left") as left,
         Client(right_inputs, ["base"], domain_id, "/right") as right,
     ):
@@ -134,6 +134,9 @@ def test_two_nodes_side_by_side(bundle, log):
         left.spin_for(0.3)
         assert len(left.predictions) == len(right.predictions) == 10
         assert (one.stop(), other.stop()) == (0, 0)
+    for side in ("left", "right"):
+        (recording,) = ros_support.recordings(tmp_path / side)
+        assert ros_support.assert_replay_is_what_was_published(bundle, recording, tmp_path / "replay.mcap") == 10
 
 
 def test_warm_up_leaves_nothing_behind(bundle, log):
@@ -147,13 +150,6 @@ def test_warm_up_leaves_nothing_behind(bundle, log):
             each.push_raw(stream, message.data, message.log_time_ns, message.publish_time_ns)
     np.testing.assert_array_equal(engine.predict().values, fresh.predict().values)
     assert engine.stats.band_truncated == fresh.stats.band_truncated
-
-
-def test_rules_of_admission_are_the_bundles_unless_set(bundle):
-    loaded = Bundle.load(bundle)
-    assert with_overrides(loaded, settings()).layout == loaded.layout
-    layout = with_overrides(loaded, settings(max_gap_s=3.0, max_lateness_s=0.2)).layout
-    assert (layout.max_gap_s, layout.max_lateness_s) == (3.0, 0.2)
 
 
 COUNTS = dict.fromkeys(

@@ -130,8 +130,8 @@ def test_lockstep_refuses_clocks_that_a_log_cannot_give(log, tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signals_end_it_cleanly_while_messages_come(bundle, messages, number):
-    with running(bundle) as (node, client):
+def test_signals_end_it_cleanly_while_messages_come(bundle, messages, tmp_path, number):
+    with running(bundle, black_box=tmp_path / "box") as (node, client):
         client.wait_connected()
         assert answered(client, messages[:10]) == 10
         for message in messages[10:60]:
@@ -140,6 +140,8 @@ def test_signals_end_it_cleanly_while_messages_come(bundle, messages, number):
         assert node.stop(number) == 0
         assert time.monotonic() - started_s < 15
         assert "Traceback" not in node.output()
+    (recording,) = ros_support.recordings(tmp_path / "box")
+    assert ros_support.assert_replay_is_what_was_published(bundle, recording, tmp_path / "replay.mcap") >= 10
 
 
 def test_every_transition_by_service(bundle, messages):

@@ -10,7 +10,7 @@ import pytest
 from conftest import START_NS, arm_messages
 
 from robopos.cli import main
-from robopos.errors import ServingError
+from robopos.errors import ConfigError, ServingError
 from robopos.logs import read_log, write_log
 from robopos.model import Bundle
 from robopos.sequences import SequenceDataset
@@ -143,3 +143,21 @@ def test_parity_and_errors_are_those_of_the_numbers_given(trained: Path, arm_log
     assert sum(row["count"] for row in held) == predictions.scored.sum()
     assert held[0]["from_s"] == (predictions.reference_ns[0] - dataset.table.reference_ns[0]) / 1e9
     assert dataset.table.reference_ns[0] > START_NS
+
+
+@pytest.mark.parametrize(("options", "resets"), [([], {}), (["--max-gap-s", "1"], {"gap": 1})])
+def test_rules_of_admission_are_the_bundles_unless_given(trained: Path, tmp_path: Path, options, resets):
+    log, told = tmp_path / "gap.mcap", tmp_path / "told.json"
+    write_log(log, arm_messages(seconds=6, seed=7, gap_s=1.5))  # the bundle's rule is 2 s
+    arguments = ["replay", str(trained / "bundle"), str(log), "-o", str(tmp_path / "out.mcap"), "--json", str(told)]
+    assert main([*arguments, *options]) == 0
+    assert json.loads(told.read_text())["stats"]["resets"] == resets
+
+
+@pytest.mark.parametrize("rule", ["max_gap_s", "max_lateness_s"])
+def test_a_rule_of_admission_is_a_positive_number_of_seconds(trained: Path, rule: str):
+    bundle = Bundle.load(trained / "bundle")
+    assert getattr(bundle.with_admission(**{rule: 0.25}).layout, rule) == 0.25
+    for wrong in (0.0, -1.0, float("nan")):
+        with pytest.raises(ConfigError, match=f"{rule} is .*, must be a number of seconds > 0"):
+            bundle.with_admission(**{rule: wrong})

@@ -42,6 +42,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="STEP",
         help="eager, compile, graph, or a file of robopos export (default: %(default)s)",
     )
+    for rule, what in (
+        ("gap", "a longer silence forgets the context"),
+        ("lateness", "a message so far behind the newest stamp is dropped"),
+    ):
+        parser.add_argument(
+            f"--max-{rule}-s",
+            type=float,
+            metavar="S",
+            help=f"{what}, as the node's parameter max_{rule}_s (s; default: the bundle's)",
+        )
     parser.add_argument(
         "--compare-batch", action="store_true", help="compare every prediction with evaluation of the same log"
     )
@@ -56,6 +66,7 @@ def run(args: argparse.Namespace) -> None:
     from robopos.cli.show import Progress, write_json
     from robopos.errors import ConfigError
     from robopos.logs import iter_messages
+    from robopos.model import Bundle
     from robopos.serving import Engine, replay_to_log
 
     for option, value, unit in (("--last-s", args.last_s, " s"), ("--rate", args.rate, "")):
@@ -63,7 +74,8 @@ def run(args: argparse.Namespace) -> None:
             raise ConfigError(f"{option} is {value:g}, must be > 0{unit}")
     if Path(args.out).resolve() == Path(args.log).resolve():
         raise ConfigError(f"--out {args.out} is the log itself: name another file")
-    engine = Engine.load(args.bundle, device=args.device, mode=args.mode, step=args.step)
+    bundle = Bundle.load(args.bundle).with_admission(args.max_gap_s, args.max_lateness_s)
+    engine = Engine(bundle, device=args.device, mode=args.mode, step=args.step)
     total = sum(1 for _ in iter_messages(args.log))
     with Progress("replay", total) as progress:
         summary = replay_to_log(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -17,14 +18,13 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from robopos._version import __version__
-from robopos.errors import BundleError, RoboposError
+from robopos.arrays import Floats
+from robopos.errors import BundleError, ConfigError, RoboposError
 from robopos.files import whole_folder
 from robopos.model.network import SequenceTransformer
 from robopos.model.settings import ModelSettings
-from robopos.sequences import Normalization, SequenceLayout, compose
-from robopos.sequences.arrays import Floats
-from robopos.sequences.features import with_center
-from robopos.sequences.settings import from_mapping
+from robopos.sequences import Normalization, SequenceLayout, compose, with_center
+from robopos.settings import from_mapping
 
 FORMAT = 1
 DESCRIPTION, WEIGHTS, README = "bundle.yaml", "model.safetensors", "README.md"
@@ -67,6 +67,19 @@ class Bundle:
         values = compose(self.layout.target_kinds, base[:, None], mean.double().cpu().numpy() * scale)
         std = None if log_std is None else np.exp(log_std.double().cpu().numpy()) * scale
         return Physical(values, std)
+
+    def with_admission(self, max_gap_s: float | None = None, max_lateness_s: float | None = None) -> Bundle:
+        """The same bundle with other rules of what ends a segment and what is late (s); ``None`` keeps its own.
+
+        Raises:
+            ConfigError: a rule that is not a positive number of seconds.
+        """
+        given = {"max_gap_s": max_gap_s, "max_lateness_s": max_lateness_s}
+        rules = {name: seconds for name, seconds in given.items() if seconds is not None}
+        for name, seconds in rules.items():
+            if not 0 < seconds < math.inf:
+                raise ConfigError(f"{name} is {seconds:g}, must be a number of seconds > 0")
+        return replace(self, layout=replace(self.layout, **rules))
 
     def limits(self) -> dict[str, list[float]]:
         """Per target: the training range and a margin."""

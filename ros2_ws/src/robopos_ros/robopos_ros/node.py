@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -143,7 +142,8 @@ class Predictor(LifecycleNode):
         if not settings.bundle:
             raise ServingError("the parameter 'bundle' is empty: set it to the folder of a bundle")
         use_one_thread()
-        bundle = with_overrides(Bundle.load(settings.bundle), settings)
+        loaded = Bundle.load(settings.bundle)
+        bundle = loaded.with_admission(settings.max_gap_s or None, settings.max_lateness_s or None)
         engine = Engine(bundle, device=settings.device, step=step_of(settings.step))
         self._check_context(settings.min_context, engine)
         for stream in engine.inputs:
@@ -256,16 +256,6 @@ class Predictor(LifecycleNode):
             changed_clock = jump.clock_change in (ClockChange.ROS_TIME_ACTIVATED, ClockChange.ROS_TIME_DEACTIVATED)
             self._inputs.arrivals.forget()
             self._inference.forget("use_sim_time was changed" if changed_clock else "simulated time went back")
-
-
-def with_overrides(bundle: Bundle, settings: Settings) -> Bundle:
-    """The bundle with the node's own rules of admission."""
-    layout = bundle.layout
-    if settings.max_gap_s:
-        layout = replace(layout, max_gap_s=settings.max_gap_s)
-    if settings.max_lateness_s:
-        layout = replace(layout, max_lateness_s=settings.max_lateness_s)
-    return replace(bundle, layout=layout)
 
 
 def step_of(text: str) -> str | list[str]:
