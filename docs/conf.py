@@ -16,7 +16,7 @@ release = version = __version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 root_doc = "docs/index"
 include_patterns = [
-    *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "docs/**.md"),
+    *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/**.md", "examples/README.md"),
     *("data/README.md", "benchmarks/RESULTS.md", "ros2_ws/README.md", "ros2_ws/src/robopos_ros/README.md"),
 ]
 # Folders that are not worth walking.
@@ -40,9 +40,9 @@ def _skip(app: Any, what: str, name: str, member: Any, skip: bool, options: Any)
 
 
 def _untyped(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
-    """A colon in the first line of a property's docstring is a colon; Napoleon would take what stands before for a type."""
+    """A colon in a property's first line is a colon; Napoleon would take what stands before it for a type."""
     if what in ("attribute", "data", "property"):
-        lines.insert(0, "")
+        lines[:0] = ["..", ""]  # an empty comment
 
 
 def setup(app: Any) -> None:

@@ -1,4 +1,4 @@
-"""The pages: every link leads somewhere, figures are those that were measured, and Sphinx builds them without a warning."""
+"""The pages: links lead somewhere, figures are those that were measured, and Sphinx builds without a warning."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ import yaml
 from robopos import __version__
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "data/README.md", *ROOT.glob("ros2_ws/**/*.md")])
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("ros2_ws/src/*/*.md"), *ROOT.glob("*/README.md")]
+)
 FENCE = re.compile(r"^(`{3,}).*?^\1`*$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"!?\[[^\]]*\]\(<?([^)\s>]+)>?\)")
 
@@ -46,7 +48,9 @@ def test_every_link_leads_to_a_file_and_a_heading(page: Path):
 
 def test_a_broken_link_is_found(tmp_path: Path):
     page = tmp_path / "page.md"
-    page.write_text("# One `two`\n[a](#one-two) [b](#three) [c](gone.md) [d](page.md#one-two)\n```text\n[e](gone.md)\n```\n")
+    page.write_text(
+        "# One `two`\n[a](#one-two) [b](#three) [c](gone.md) [d](page.md#one-two)\n```text\n[e](gone.md)\n```\n"
+    )
     assert broken_links(page) == ["#three", "gone.md"]
 
 
