@@ -146,6 +146,7 @@ MORE_OPTIONS = {
     "robopos compare": SHORT_STUDY,
     "robopos replay": ["--last-s", "3"],
     "robopos play": ["--wait-s", "0.2"],
+    "python -m robopos_ros.lockstep": ["--last-s", "3"],
     "python examples/sample_log.py": ["--seconds", "60"],
     "python data/simulate_arm.py": ["--episodes", "2", "--episode-s", "20"],
 }
@@ -154,7 +155,7 @@ MORE_OPTIONS = {
 def cut_short(command: Command) -> list[str]:
     """The words of a command, with what ends it soon."""
     words = command.words
-    more = MORE_OPTIONS.get(" ".join(words[:2]), [])
+    more = MORE_OPTIONS.get(" ".join(words[: 3 if words[1:2] == ["-m"] else 2]), [])
     return words if {"--help", "--print_config", "--dry-run"} & set(words) else [*words, *more]
 
 

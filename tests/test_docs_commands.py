@@ -55,7 +55,8 @@ SERVING = re.compile(r"robopos (serve|play) |python -m robopos_ros")
 EXAMPLES = (ROOT / "tests" / "test_examples.py").read_text()
 # Takes these arguments, but a download: tests/test_data_prepare.py.
 PREPARE = "python data/prepare.py"
-READY = {"serve": "predicts ", "play": "nobody subscribed"}
+# What they say when they are at work; lock-step ends by itself.
+READY = {"robopos serve": "predicts ", "robopos play": "nobody subscribed", "python -m robopos_ros ": "predicts "}
 
 
 def to_run(page: str) -> list[Fence]:
@@ -207,7 +208,7 @@ def test_what_runs_until_it_is_stopped(command: Command, workspace: Path) -> Non
     process = pytest.importorskip("robopos_ros.process", reason="robopos_ros is not installed")
     words = cut_short(command)
     environment = os.environ | process.private_environment(process.free_domain()) | {"PYTHONUNBUFFERED": "1"}
-    ready = READY.get(words[1]) if words[0] == "robopos" else None
+    ready = next((said for start, said in READY.items() if command.text.startswith(start)), None)
     with (
         open("said.txt", "w") as said,
         subprocess.Popen(words, env=environment, stdout=said, stderr=subprocess.STDOUT, start_new_session=True) as run,
@@ -221,8 +222,9 @@ def test_what_runs_until_it_is_stopped(command: Command, workspace: Path) -> Non
         code = run.poll()
         if code is None:
             run.kill()
-    if code != 0:
-        fail(command.where, f"exit code {code}\n{Path('said.txt').read_text()[-2000:]}")
+    if code != 0 or ready is not None:
+        why = f"exit code {code}" if ready is None else f"it never said {ready!r}"
+        fail(command.where, f"{why}\n{Path('said.txt').read_text()[-2000:]}")
 
 
 @pytest.mark.parametrize(
