@@ -156,7 +156,7 @@ def cut_short(command: Command) -> list[str]:
     """The words of a command, with what ends it soon."""
     words = command.words
     more = MORE_OPTIONS.get(" ".join(words[: 3 if words[1:2] == ["-m"] else 2]), [])
-    return words if {"--help", "--print_config", "--dry-run"} & set(words) else [*words, *more]
+    return words if {"--help", "--print_config"} & set(words) else [*words, *more]
 
 
 def make_workspace(folder: Path) -> Path:
