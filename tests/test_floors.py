@@ -20,7 +20,7 @@ ALLOWED = {
     "comparison": {"logs", "positions", "sequences", "model", "training", "serving"},
     "cli": {"logs", "positions", "sequences", "model", "training", "serving", "comparison"},
 }
-SHARED = {"errors", "files", "_version"}
+SHARED = {"_version", "arrays", "errors", "files", "plain_yaml", "settings", "stamps"}
 FOREIGN = {"logs": {"torch", "lightning", "rclpy"}, "positions": {"numpy", "lightning", "rclpy"}}
 
 

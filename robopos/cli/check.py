@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> None:
 
 def _effects(bundle: Bundle, columns: TokenColumns, ends: Tensor, length: int) -> list[Verdict]:
     """What the diagnostics say of the whole network, as a function of its embedded input."""
-    from robopos.model.probe import as_function
+    from robopos.model import as_function
     from robopos.positions import diagnostics
 
     tokens, _ = columns.windows(ends, length)

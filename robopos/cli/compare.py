@@ -59,8 +59,7 @@ def run(args: argparse.Namespace) -> None:
     from rich.markdown import Markdown
 
     from robopos.cli.show import Progress, console
-    from robopos.comparison import Study, StudySettings, write_report
-    from robopos.comparison.tables import markdown, skill_table
+    from robopos.comparison import Study, StudySettings, markdown, skill_table, write_report
     from robopos.errors import ConfigError
 
     parser = settings_parser()

@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> None:
     from robopos.logs import read_log
     from robopos.model import Bundle, pick_device
     from robopos.sequences import SequenceDataset, SplitSettings
-    from robopos.sequences.settings import from_mapping
+    from robopos.settings import from_mapping
     from robopos.training import overall_skill, predict, score
 
     bundle = Bundle.load(args.bundle, pick_device(args.device))
@@ -86,8 +86,7 @@ def run(args: argparse.Namespace) -> None:
 def _messages(bundle: Bundle, dataset: SequenceDataset, predictions: Predictions) -> Iterator[LogMessage]:
     import numpy as np
 
-    from robopos.serving import Prediction
-    from robopos.serving.trajectory import Trajectories
+    from robopos.serving import Prediction, Trajectories
 
     trajectories = Trajectories(bundle.layout)
     horizons_s, arrival_ns = np.asarray(bundle.layout.horizons_s), dataset.table.arrival_ns[predictions.anchors]

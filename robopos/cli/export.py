@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> None:
 
     from robopos.cli.show import Progress, write_json
     from robopos.model import Bundle, pick_device
-    from robopos.serving.export import export_step
+    from robopos.serving import export_step
 
     bundle = Bundle.load(args.bundle, pick_device(args.device))
     started = time.monotonic()

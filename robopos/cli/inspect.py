@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from robopos.cli.options import add_json, add_logs, add_plot
 
 if TYPE_CHECKING:
-    from robopos.logs.report import LogReport, TopicReport
+    from robopos.logs import LogReport, TopicReport
 
 HELP = "what a log holds, and how good its clocks are"
 

@@ -15,7 +15,7 @@ from robopos.cli.options import add_out
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from robopos.positions.base import Part
+    from robopos.positions import Part
 
 HELP = "draw a position scheme"
 POINTS = 2000
@@ -89,8 +89,7 @@ def run(args: argparse.Namespace) -> None:
 def _draw(part: Part, ticks: Any, unit: str, left: Axes, right: Axes) -> None:
     import torch
 
-    from robopos.positions import RelativeBias
-    from robopos.positions.base import AdditiveEncoding, Rotation, ScoreBias
+    from robopos.positions import AdditiveEncoding, RelativeBias, Rotation, ScoreBias
 
     shown = (ticks.double() * part.unit).numpy()
     if isinstance(part, AdditiveEncoding):

@@ -4,5 +4,15 @@ from robopos.comparison.report import write_report
 from robopos.comparison.results import Results
 from robopos.comparison.settings import CellKey, SchemeSettings, StudySettings
 from robopos.comparison.study import Study
+from robopos.comparison.tables import markdown, skill_table
 
-__all__ = ["CellKey", "Results", "SchemeSettings", "Study", "StudySettings", "write_report"]
+__all__ = [
+    "CellKey",
+    "Results",
+    "SchemeSettings",
+    "Study",
+    "StudySettings",
+    "markdown",
+    "skill_table",
+    "write_report",
+]

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from robopos.arrays import Floats, Ints
 from robopos.model import Bundle
-from robopos.positions.plan import Plan
+from robopos.positions import Plan
 from robopos.sequences import TokenColumns
-from robopos.sequences.arrays import Floats, Ints
 
 WINDOWS = 32
 

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robopos._version import __version__
+from robopos.arrays import Floats, Ints
 from robopos.comparison.settings import CellKey, StudySettings
-from robopos.sequences.arrays import Floats, Ints
 
 CELL, FIGURES, BUNDLE = "cell.json", "figures.npz", "bundle"
 DONE, FAILED = "done", "failed"

@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from robopos.model import Bundle, pick_mode
-from robopos.model.probe import as_function
+from robopos.arrays import Ints
+from robopos.model import Bundle, as_function, pick_mode
 from robopos.positions import Positions
 from robopos.positions.diagnostics import shuffle_effect, stretch_effect
 from robopos.sequences import SequenceDataset, TokenColumns
-from robopos.sequences.arrays import Ints
-from robopos.serving.steps import intra_op_threads
+from robopos.serving import intra_op_threads
 
 REPEATS, WARM_UP = 30, 5
 WINDOWS = 16

@@ -9,13 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
+from robopos.arrays import Ints
 from robopos.comparison.conditions import Condition, half_rate, list_conditions
 from robopos.comparison.settings import AUGMENTED, HALF_RATE, SchemeSettings, StudySettings
 from robopos.errors import SequenceError
-from robopos.logs import read_log
-from robopos.logs.paths import log_files
+from robopos.logs import log_files, read_log
 from robopos.sequences import Block, SequenceDataset, SequenceLayout, log_streams, resolve_layout
-from robopos.sequences.arrays import Ints
 
 AUGMENT_SEED = 30_000  # of the degraded copies: the same for every scheme and training seed
 TRACE_S = 30.0  # of the pictures of traces

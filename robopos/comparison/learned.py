@@ -10,8 +10,7 @@ import torch
 
 from robopos.comparison.theme import PALETTE, Theme
 from robopos.model import Bundle
-from robopos.positions import AlibiBias, FourierEncoding, LearnedEncoding, RelativeBias, Time2VecEncoding
-from robopos.positions.base import Part
+from robopos.positions import AlibiBias, FourierEncoding, LearnedEncoding, Part, RelativeBias, Time2VecEncoding
 
 
 def draw_positions(bundles: Mapping[str, Bundle], theme: Theme) -> Any | None:

@@ -20,7 +20,7 @@ from robopos.comparison.cells import Cell, fingerprint, keep_cell
 from robopos.comparison.data import StudyData
 from robopos.comparison.make import make_cell, work_of
 from robopos.comparison.settings import CellKey, StudySettings
-from robopos.serving.steps import intra_op_threads
+from robopos.serving import intra_op_threads
 
 Tell = Callable[[int, str], None]
 """Is told the units of work done, of all cells together, and what is being done."""

@@ -12,17 +12,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from robopos.arrays import Floats, Ints
 from robopos.comparison.attention import attention_over_time
 from robopos.comparison.cells import Cell, Sums, fingerprint, keep_cell
 from robopos.comparison.costs import order_effects, serving_costs
 from robopos.comparison.data import StudyData, View
 from robopos.comparison.settings import CellKey
 from robopos.errors import RoboposError, SequenceError
-from robopos.model import Bundle, SequenceTransformer
-from robopos.model.bundle import pick_device
-from robopos.model.settings import ModelSettings
+from robopos.model import Bundle, ModelSettings, SequenceTransformer, pick_device
 from robopos.sequences import SequenceDataset, TokenColumns, difference
-from robopos.sequences.arrays import Floats, Ints
 from robopos.training import Predictions, overall_skill, predict, score
 from robopos.training.data import SequenceData
 from robopos.training.fit import StepProgress, fit

@@ -11,7 +11,7 @@ from robopos.model import ModelSettings
 from robopos.positions import build_positions
 from robopos.sequences import SequenceSettings, SplitSettings
 from robopos.sequences.degrade import AugmentSettings
-from robopos.sequences.settings import from_mapping, require
+from robopos.settings import from_mapping, require
 from robopos.training.module import OptimizerSettings
 
 SCHEMES = ("none", "index-sinusoidal", "time-sinusoidal", "index-rotary", "time-rotary")

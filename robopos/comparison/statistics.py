@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from robopos.arrays import Floats
 from robopos.comparison.cells import Sums
-from robopos.sequences.arrays import Floats
 
 SEED = 40_000
 LEVEL = 0.95

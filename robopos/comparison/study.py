@@ -15,7 +15,7 @@ from robopos.comparison.make import probe_seconds, work_of
 from robopos.comparison.results import Results
 from robopos.comparison.settings import CellKey, StudySettings
 from robopos.errors import ConfigError, RoboposError
-from robopos.serving.steps import intra_op_threads
+from robopos.serving import intra_op_threads
 
 ADDED = "added_seeds.json"
 

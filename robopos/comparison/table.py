@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from robopos.arrays import Floats
 from robopos.comparison.cells import Cell, Sums
 from robopos.comparison.settings import RECORDED, StudySettings
 from robopos.comparison.statistics import (
@@ -26,7 +27,6 @@ from robopos.comparison.statistics import (
     skill_of_velocity,
 )
 from robopos.sequences import SequenceLayout
-from robopos.sequences.arrays import Floats
 
 COLUMNS = (
     *("quantity", "scheme", "against", "regime", "condition", "seed"),

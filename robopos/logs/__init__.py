@@ -2,12 +2,16 @@
 
 from robopos.logs.audit import inspect_log
 from robopos.logs.decoder import Decoded, Decoder
+from robopos.logs.draft import draft_config
 from robopos.logs.log import Log, Stream
 from robopos.logs.many import Logs, read_logs
+from robopos.logs.paths import log_files
 from robopos.logs.read import read_log
 from robopos.logs.records import ON_DAMAGE, LogMessage, OnDamage, RawMessage, StreamSpec, message_time_ns
 from robopos.logs.report import LogReport, TopicReport
+from robopos.logs.schema import long_name, parse_schema
 from robopos.logs.schemas import schema_text
+from robopos.logs.serialize import serialize
 from robopos.logs.source import iter_messages
 from robopos.logs.write import write_log
 
@@ -24,11 +28,16 @@ __all__ = [
     "Stream",
     "StreamSpec",
     "TopicReport",
+    "draft_config",
     "inspect_log",
     "iter_messages",
+    "log_files",
+    "long_name",
     "message_time_ns",
+    "parse_schema",
     "read_log",
     "read_logs",
     "schema_text",
+    "serialize",
     "write_log",
 ]

@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from robopos.arrays import Floats, Ints
 from robopos.errors import LogError
 from robopos.logs.chunk import Block
-from robopos.logs.decoder import NS, Decoded, Decoder
-from robopos.logs.gather import HEAD_BYTES, PAYLOAD, SKEW, Bytes, Ints, Rows, gather, read_heads
+from robopos.logs.decoder import Decoded, Decoder
+from robopos.logs.gather import HEAD_BYTES, PAYLOAD, SKEW, Bytes, Rows, gather, read_heads
 from robopos.logs.template import Template
+from robopos.stamps import NS_PER_S
 
 _ROWS = 16384  # rows gathered at once: bounds the memory of loose messages
 _LAYOUTS = 64  # more layouts than this in one gather: the rest message by message
@@ -30,7 +32,7 @@ class Columns:
     `stamp` is 0 where a message has no header; `kept` is False where a message could not be decoded.
     """
 
-    values: npt.NDArray[np.float64]
+    values: Floats
     stamp: Ints
     log: Ints
     publish: Ints
@@ -229,7 +231,7 @@ class _Gather:
         if template.stamp is None:
             columns.stamp[target] = 0
         else:
-            stamp = np.multiply(fields["sec"], NS, dtype=np.int64)
+            stamp = np.multiply(fields["sec"], NS_PER_S, dtype=np.int64)
             stamp += fields["nanosec"]
             columns.stamp[target] = stamp
         if template.frame is not None:

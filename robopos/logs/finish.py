@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from robopos.arrays import Ints
 from robopos.errors import LogError
 from robopos.logs.columns import Columns
-from robopos.logs.gather import Ints
 from robopos.logs.log import Stream
 from robopos.logs.reading import Reading
-from robopos.logs.records import Clock, OnDamage
+from robopos.logs.records import OnDamage
 from robopos.logs.units import unit_of
+from robopos.stamps import Clock
 
 # A header clock further than this from the log clock cannot be mixed with log times.
 MAX_CLOCK_OFFSET_NS = 1_000_000_000

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from robopos.arrays import Ints
 from robopos.errors import LogError
 
-Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 Rows = npt.NDArray[np.void]
 

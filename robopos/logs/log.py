@@ -9,15 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
-from robopos.logs.records import Clock
+from robopos.arrays import Floats, Ints
+from robopos.stamps import Clock
 
 if TYPE_CHECKING:
     import pandas as pd
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

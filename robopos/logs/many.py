@@ -15,7 +15,8 @@ from robopos.errors import LogError
 from robopos.logs.log import Log
 from robopos.logs.paths import PathLike, separate_logs
 from robopos.logs.read import read_log
-from robopos.logs.records import Clock, OnDamage, StreamSpec
+from robopos.logs.records import OnDamage, StreamSpec
+from robopos.stamps import Clock
 
 # Below this many bytes in all, starting processes takes longer than reading.
 _WORTH_PROCESSES = 256_000_000

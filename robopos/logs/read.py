@@ -12,8 +12,9 @@ from robopos.logs.finish import check_offsets, finish
 from robopos.logs.log import Log, Stream
 from robopos.logs.paths import PathLike
 from robopos.logs.reading import Reading
-from robopos.logs.records import ON_DAMAGE, Clock, OnDamage, StreamSpec, check_clock
+from robopos.logs.records import ON_DAMAGE, OnDamage, StreamSpec, check_clock
 from robopos.logs.source import Source
+from robopos.stamps import Clock
 
 
 def read_log(

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
 from robopos.errors import LogError
+from robopos.stamps import CLOCKS, Clock
 
-Clock = Literal["header", "log", "publish"]
-CLOCKS: tuple[Clock, ...] = get_args(Clock)
 OnDamage = Literal["error", "skip"]
 ON_DAMAGE: tuple[OnDamage, ...] = get_args(OnDamage)
 

@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Ints = npt.NDArray[np.int64]
+from robopos.arrays import Floats, Ints
+
 # A step longer than this many median steps is a gap; longer than 1.5, messages are missing in it.
 GAP = 3.0
 MISSING = 1.5
@@ -152,7 +152,7 @@ def offset_of(clock: Ints, log: Ints) -> Offset | None:
     return Offset(p05, p50, p95, drift)
 
 
-def lateness(stamps: list[Ints], logs: list[Ints], orders: list[Ints]) -> list[npt.NDArray[np.float64]]:
+def lateness(stamps: list[Ints], logs: list[Ints], orders: list[Ints]) -> list[Floats]:
     """How far each stamp lies behind the newest stamp that arrived before it on any of these topics, seconds.
 
     Three lists of int64 (n,), one entry a topic; returns float64 (n,) a topic, 0 for what is not late.

@@ -10,8 +10,8 @@ import numpy as np
 
 from robopos.errors import LogError
 from robopos.logs.schema import NUMBERS, Field, MessageType
+from robopos.stamps import NS_PER_S
 
-NS = 1_000_000_000
 _TIMES = frozenset({"builtin_interfaces/msg/Time", "builtin_interfaces/msg/Duration"})
 _STRUCTS = {code: struct.Struct("<" + letter) for code, letter in zip(
     ("u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f4", "f8"), "BbHhIiQqfd", strict=True
@@ -36,7 +36,7 @@ def serialize(message: MessageType, value: Mapping[str, Any] | None) -> bytes:
 
 def _write(out: bytearray, message: MessageType, value: Any, where: str) -> None:
     if message.name in _TIMES and isinstance(value, (int, np.integer)):
-        sec, nanosec = divmod(int(value), NS)
+        sec, nanosec = divmod(int(value), NS_PER_S)
         value = {"sec": sec, "nanosec": nanosec}
     if not isinstance(value, Mapping):
         raise LogError(f"{where}: expected a mapping of fields, got {type(value).__name__}")

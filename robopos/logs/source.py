@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from robopos.arrays import Ints
 from robopos.errors import LogError
 from robopos.logs.chunk import Block, open_block
 from robopos.logs.columns import Columns, decode_times
 from robopos.logs.container import Channel, Container
-from robopos.logs.gather import Ints
 from robopos.logs.paths import PathLike, log_files
 from robopos.logs.records import RawMessage, topic_key
 

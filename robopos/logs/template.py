@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from robopos.arrays import Floats
 from robopos.logs.fields import Place, find
 from robopos.logs.gather import PAYLOAD
 from robopos.logs.schema import MessageType, short_name
@@ -61,7 +62,7 @@ class Template(NamedTuple):
             return False
         return all(data[offset : offset + len(want)] == want for offset, want in self.checks)
 
-    def numbers(self, data: bytes | memoryview, columns: int) -> npt.NDArray[np.float64]:
+    def numbers(self, data: bytes | memoryview, columns: int) -> Floats:
         """The asked numbers of one payload that fits, float64 (columns,); what is missing is NaN."""
         row = np.full(columns, np.nan) if self.missing else np.empty(columns)
         for group in self.groups:

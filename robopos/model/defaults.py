@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from robopos.model.settings import SIZES, ModelSettings
-from robopos.positions.alibi import geometric_slopes
-from robopos.positions.relative import BUCKETS
+from robopos.positions import RelativeBias, geometric_slopes
 
 
 def fill_position_options(settings: ModelSettings, interval_s: float) -> ModelSettings:
@@ -43,5 +42,5 @@ def _options(part: str, settings: ModelSettings, interval_s: float) -> dict[str,
         return {"max_length": settings.window}
     if part == "index-relative":
         # A bucket holds a token at least.
-        return {"max_distance": max(settings.context, settings.position_options.get("buckets", BUCKETS))}
+        return {"max_distance": max(settings.context, settings.position_options.get("buckets", RelativeBias.BUCKETS))}
     return {}

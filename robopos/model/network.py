@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from robopos.model.settings import SIZES, ModelSettings
 from robopos.model.streaming import Ring, StepOutput, StreamState, pick_mode
-from robopos.positions import build_positions
-from robopos.positions.plan import Plan
+from robopos.positions import Plan, build_positions
 from robopos.sequences import SequenceLayout, Tokens
 
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
-from robopos.sequences.settings import require
+from robopos.settings import require
 
 LOSSES = ("mse", "huber", "gaussian")
 

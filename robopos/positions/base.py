@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from robopos.errors import PositionError
 from robopos.positions.phases import angle
-from robopos.positions.positions import NS_PER_S, Positions, integers, nanoseconds
+from robopos.positions.positions import Positions, integers, nanoseconds
+from robopos.stamps import NS_PER_S
 
 Clock = Literal["index", "time"]
 Options = dict[Clock, tuple[str, ...]]

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from robopos.errors import PositionError
 from robopos.positions.base import AdditiveEncoding, Clock, Options, clock_of
-from robopos.positions.positions import NS_PER_S, Positions
+from robopos.positions.positions import Positions
+from robopos.stamps import NS_PER_S
 
 MAX_LENGTH = 1024
 MAX_S = 10.0

@@ -11,7 +11,7 @@ from torch import Tensor
 from robopos.errors import PositionError
 from robopos.positions.base import Clock
 from robopos.positions.phases import DIGITS
-from robopos.positions.positions import NS_PER_S
+from robopos.stamps import NS_PER_S
 
 PI = Decimal("3.14159265358979323846264338327950288419716939937510")
 BASE = 10000.0

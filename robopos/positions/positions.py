@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from robopos.errors import PositionError
-
-NS_PER_S = 1_000_000_000
+from robopos.stamps import NS_PER_S
 
 
 class Positions(NamedTuple):

@@ -10,9 +10,8 @@ from torch import Tensor, nn
 
 from robopos.errors import PositionError
 from robopos.positions.base import Clock, Lookup, Options, ScoreBias, clock_of
-from robopos.positions.positions import NS_PER_S
+from robopos.stamps import NS_PER_S
 
-BUCKETS = 32
 MAX_DISTANCE = 128
 MIN_S = 0.005
 MAX_S = 10.0
@@ -42,6 +41,7 @@ class RelativeBias(ScoreBias):
     """
 
     OPTIONS: ClassVar[Options] = {"index": ("buckets", "max_distance"), "time": ("buckets", "min_s", "max_s")}
+    BUCKETS: ClassVar[int] = 32
     boundaries: Tensor
 
     def __init__(

@@ -13,8 +13,9 @@ from robopos.errors import PositionError
 from robopos.positions.base import Clock, Options, Rotation, clock_of
 from robopos.positions.periods import periods_for
 from robopos.positions.phases import angle, increments_of, periods_of, phase
-from robopos.positions.positions import NS_PER_S, Positions
+from robopos.positions.positions import Positions
 from robopos.positions.scaling import Scaling, stretch
+from robopos.stamps import NS_PER_S
 
 
 class RotaryEmbedding(Rotation):

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from robopos.errors import PositionError
-from robopos.positions.positions import NS_PER_S, Positions
+from robopos.positions.positions import Positions
+from robopos.stamps import NS_PER_S
 
 
 class Visibility(NamedTuple):

@@ -10,8 +10,7 @@ import enum
 from collections.abc import Sequence
 
 from robopos.sequences.layout import SequenceLayout
-
-NS_PER_S = 1_000_000_000
+from robopos.stamps import NS_PER_S
 
 
 class Verdict(enum.IntEnum):

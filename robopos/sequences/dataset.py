@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from robopos.arrays import Floats, Ints
 from robopos.errors import SequenceError
-from robopos.sequences.arrays import Floats, Ints
 from robopos.sequences.features import Normalization, fit_normalization, with_center
 from robopos.sequences.geometry import difference
 from robopos.sequences.layout import SequenceLayout

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from robopos.arrays import Floats, Ints
 from robopos.logs import Log, Stream
-from robopos.sequences.settings import require
+from robopos.settings import require
 
 Keep = Callable[[Stream], NDArray[np.bool_]]
 
@@ -44,7 +45,7 @@ def drop_bursts(log: Log, burst_s: float, every_s: float, generator: np.random.G
         if not len(starts):
             return np.ones(len(stream), bool)
         latest = np.searchsorted(starts, stream.arrival_ns, side="right") - 1
-        since: NDArray[np.float64] = stream.arrival_ns - starts[np.maximum(latest, 0)]
+        since: Floats = stream.arrival_ns - starts[np.maximum(latest, 0)]
         return (latest < 0) | (since >= burst_s * 1e9)
 
     return keep(log, outside)
@@ -91,7 +92,7 @@ def move_epoch(log: Log, shift_ns: int) -> Log:
     return Log(streams, log.paths, log.warnings)
 
 
-def _round(values: NDArray[np.float64]) -> NDArray[np.int64]:
+def _round(values: Floats) -> Ints:
     return np.rint(values).astype(np.int64)
 
 

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from robopos.arrays import Floats, Ints
 from robopos.errors import ConfigError, SequenceError
-from robopos.sequences.arrays import Floats, Ints
 from robopos.sequences.geometry import ANGLE, continuous, difference
 from robopos.sequences.layout import InputStream, SequenceLayout
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from robopos.sequences.arrays import Floats
+from robopos.arrays import Floats
 
 LINEAR, ANGLE, QUATERNION = "linear", "angle", "quaternion"
 KINDS = (LINEAR, ANGLE, QUATERNION)

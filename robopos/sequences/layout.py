@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from robopos.errors import ConfigError, SequenceError
 from robopos.sequences.geometry import ANGLE, KINDS, LINEAR, QUATERNION, quaternion_columns
-from robopos.sequences.settings import Clock, SequenceSettings, StreamSettings, covers
+from robopos.sequences.settings import SequenceSettings, StreamSettings, covers
+from robopos.stamps import Clock
 
 if TYPE_CHECKING:
     from robopos.logs import Log, Stream, StreamSpec

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import torch
 
+from robopos.arrays import Floats
 from robopos.errors import SequenceError
 from robopos.positions import Positions
-from robopos.sequences.admission import DROPPED, NS_PER_S, STARTS_SEGMENT, Admission, Verdict
-from robopos.sequences.arrays import Floats
+from robopos.sequences.admission import DROPPED, STARTS_SEGMENT, Admission, Verdict
 from robopos.sequences.features import Normalization, StreamMemory, log_elapsed, transform_rows, with_center
 from robopos.sequences.layout import SequenceLayout
 from robopos.sequences.windows import Tokens
+from robopos.stamps import NS_PER_S
 
 
 class LiveTokens:

@@ -6,23 +6,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Literal, get_args
 
-from robopos.errors import ConfigError
+from robopos.settings import require
+from robopos.stamps import CLOCKS, Clock
 
 TRANSFORMS = ("value", "difference", "rate")
-# The same words as of `robopos.logs`; tokens of any source need no reader of logs.
-Clock = Literal["header", "log", "publish"]
-CLOCKS = get_args(Clock)
 ROLES = ("observation", "action")
 INTERPOLATIONS = ("linear", "hold")
 TOKENS = ("messages", "rows")
-
-
-def require(condition: bool, parameter: str, value: object, allowed: str) -> None:
-    """Raise a ``ConfigError`` that names the parameter, its value and what is allowed."""
-    if not condition:
-        raise ConfigError(f"{parameter} is {value!r}, must be {allowed}")
 
 
 def _positive(value: object) -> bool:
@@ -190,14 +181,3 @@ class SplitSettings:
         total = self.validation + self.test
         require(total < 1, "split.validation + split.test", total, "below 1: training needs the rest")
         require(self.by in ("time", "log"), "split.by", self.by, "time or log")
-
-
-def from_mapping(cls: type[Any], values: Mapping[str, Any], where: str) -> Any:
-    """A settings object from plain values; an unknown or missing name is a ``ConfigError``."""
-    known = cls.__dataclass_fields__
-    for name in values:
-        require(name in known, where, name, f"one of {', '.join(known)}")
-    try:
-        return cls(**values)
-    except TypeError as error:
-        raise ConfigError(f"{where}: {error}") from None

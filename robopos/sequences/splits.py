@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from robopos.arrays import Ints
 from robopos.errors import SequenceError
-from robopos.sequences.arrays import Ints
 from robopos.sequences.layout import SequenceLayout
 from robopos.sequences.settings import SplitSettings
 from robopos.sequences.tokens import TokenTable

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from robopos.sequences.arrays import Floats, Ints
+from robopos.arrays import Floats, Ints
 from robopos.sequences.geometry import compose, difference
 from robopos.sequences.layout import SequenceLayout
 from robopos.sequences.tokens import TokenTable, last_true

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from robopos.arrays import Floats, Ints
 from robopos.errors import SequenceError
 from robopos.sequences.admission import DROPPED, STARTS_SEGMENT, Admission, Verdict
-from robopos.sequences.arrays import Floats, Ints
 from robopos.sequences.features import log_elapsed, transform_rows
 from robopos.sequences.layout import SequenceLayout
 

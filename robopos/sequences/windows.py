@@ -11,9 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from robopos.arrays import Floats, Ints
 from robopos.errors import SequenceError
 from robopos.positions import Positions
-from robopos.sequences.arrays import Floats, Ints
 from robopos.sequences.features import Normalization
 from robopos.sequences.splits import Block
 from robopos.sequences.tokens import TokenTable

@@ -9,16 +9,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from torch import Tensor
 
+from robopos.arrays import Floats
 from robopos.errors import LogError, ServingError
 from robopos.logs import Decoder, message_time_ns
 from robopos.model import Bundle, Step, bundle_identity, pick_device, pick_mode
-from robopos.sequences import InputStream, LiveTokens, Tokens, Verdict
-from robopos.sequences.admission import NS_PER_S, STARTS_SEGMENT
+from robopos.sequences import STARTS_SEGMENT, InputStream, LiveTokens, Tokens, Verdict
 from robopos.serving.stats import EngineStats, StreamStats
 from robopos.serving.steps import STEPS, exported_steps, intra_op_threads, size_for
+from robopos.stamps import NS_PER_S
 
 MAX_BACKLOG = 1024
 
@@ -31,9 +32,9 @@ class Prediction(NamedTuple):
     """
 
     time_ns: int
-    horizons_s: NDArray[np.float64]
-    values: NDArray[np.float64]
-    std: NDArray[np.float64] | None
+    horizons_s: Floats
+    values: Floats
+    std: Floats | None
     names: tuple[str, ...]
 
 
@@ -194,9 +195,7 @@ class Engine:
         time_ns = message_time_ns(decoded.stamp_ns, arrival_ns, publish_ns, clock)
         return self._take(number, stats, time_ns, decoded.values, arrival_ns)
 
-    def _take(
-        self, number: int, stats: StreamStats, time_ns: int, row: NDArray[np.float64], arrival_ns: int | None
-    ) -> Verdict:
+    def _take(self, number: int, stats: StreamStats, time_ns: int, row: Floats, arrival_ns: int | None) -> Verdict:
         if self._state is not None and self._live.held == self._live.capacity:
             self.reset("backlog")
         newest_ns, made = self._live.newest_ns, self._live.made

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from robopos.arrays import Floats
 from robopos.errors import LogError, ServingError
 from robopos.logs import LogMessage, RawMessage, iter_messages, write_log
 from robopos.serving.engine import Engine, Prediction
@@ -45,7 +45,7 @@ class ReplaySummary:
     undecodable: int = 0
     latencies_s: list[float] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
-    values: list[NDArray[np.float64]] = field(default_factory=list)
+    values: list[Floats] = field(default_factory=list)
 
     def histogram(self) -> list[tuple[float | None, int]]:
         """Messages by latency: (upper bound in ms, count), the last without a bound."""

@@ -6,14 +6,13 @@ import struct
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from robopos.arrays import Floats
 from robopos.errors import ServingError
-from robopos.logs import LogMessage, schema_text
-from robopos.logs.schema import parse_schema
-from robopos.logs.serialize import NS, serialize
+from robopos.logs import LogMessage, parse_schema, schema_text, serialize
 from robopos.sequences import SequenceLayout
 from robopos.serving.engine import Prediction
+from robopos.stamps import NS_PER_S
 
 TRAJECTORY = "trajectory_msgs/msg/JointTrajectory"
 TOPIC_PREFIX = "/predictor/prediction"  # where the ROS 2 node publishes under its default name
@@ -35,7 +34,7 @@ class TrajectoryWriter:
         self._shape = len(horizons_s), len(names)
         marks = np.arange(1.0, 1.0 + len(horizons_s) * len(names), dtype="<f8").reshape(self._shape)
         points = [
-            {"positions": row, "time_from_start": round(horizon_s * NS)}
+            {"positions": row, "time_from_start": round(horizon_s * NS_PER_S)}
             for row, horizon_s in zip(marks, horizons_s, strict=True)
         ]
         content = {"joint_names": list(names), "points": points}
@@ -48,7 +47,7 @@ class TrajectoryWriter:
         names = [layout.target_names[column].removeprefix(f"{stream}.") for column in layout.target_columns[stream]]
         return cls(names, layout.horizons_s)
 
-    def write(self, time_ns: int, values: NDArray[np.float64]) -> bytes:
+    def write(self, time_ns: int, values: Floats) -> bytes:
         """The message of ``values`` (H, T), predicted from ``time_ns``.
 
         Raises:
@@ -58,7 +57,7 @@ class TrajectoryWriter:
             raise ServingError(f"values of shape {values.shape} do not fit a trajectory of {self._shape}")
         data = bytearray(self._template)
         try:
-            _STAMP.pack_into(data, _STAMP_AT, *divmod(time_ns, NS))
+            _STAMP.pack_into(data, _STAMP_AT, *divmod(time_ns, NS_PER_S))
         except struct.error:
             raise ServingError(f"the time {time_ns} ns does not fit the 32-bit seconds of a ROS 2 stamp") from None
         for at, row in zip(self._rows_at, values.astype("<f8"), strict=True):

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from lightning import LightningDataModule, Trainer
 
+from robopos.arrays import Ints
 from robopos.errors import ConfigError, SequenceError
 from robopos.logs import ON_DAMAGE, OnDamage, read_logs
 from robopos.sequences import (
@@ -25,9 +26,8 @@ from robopos.sequences import (
     log_streams,
     resolve_layout,
 )
-from robopos.sequences.arrays import Ints
 from robopos.sequences.degrade import AugmentSettings
-from robopos.sequences.settings import require
+from robopos.settings import require
 from robopos.training.ages import AgedColumns
 
 if TYPE_CHECKING:

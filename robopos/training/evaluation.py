@@ -11,10 +11,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from robopos.arrays import Floats, Ints
 from robopos.model import Bundle, SequenceTransformer, pick_mode
 from robopos.positions import Positions
 from robopos.sequences import SequenceDataset, SequenceLayout, TokenColumns, difference
-from robopos.sequences.arrays import Floats, Ints
 
 CENTRAL_90 = 1.6448536269514722  # standard deviations to either side that hold 90 % of a Gaussian
 

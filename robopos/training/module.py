@@ -13,11 +13,9 @@ from lightning.pytorch.utilities.types import OptimizerLRSchedulerConfig
 from torch import Tensor
 
 from robopos.errors import ConfigError
-from robopos.model import Bundle, ModelSettings, SequenceTransformer, loss_of
-from robopos.model.defaults import fill_position_options
-from robopos.sequences import Batch, Normalization, SequenceLayout
-from robopos.sequences.settings import from_mapping, require
-from robopos.sequences.windows import step_seed
+from robopos.model import Bundle, ModelSettings, SequenceTransformer, fill_position_options, loss_of
+from robopos.sequences import Batch, Normalization, SequenceLayout, step_seed
+from robopos.settings import from_mapping, require
 from robopos.training.ages import AgedBatch
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from robopos.arrays import Floats, Ints
 from robopos.model import Bundle
 from robopos.sequences import SequenceDataset, difference
-from robopos.sequences.arrays import Floats, Ints
 from robopos.training.evaluation import predict
 
 
