@@ -162,7 +162,11 @@ def cut_short(command: Command) -> list[str]:
 def make_workspace(folder: Path) -> Path:
     """What the pages take for granted: the repository's own files, two logs of a robot, and what was made of them."""
     for name in ("configs", "data", "examples", "docs", "launch", "ros2_ws"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("cache", "build", "__pycache__"))
+        shutil.copytree(
+            ROOT / name,
+            folder / name,
+            ignore=shutil.ignore_patterns("cache", "*build", "install", "log", "__pycache__"),
+        )
     for name in ("Makefile", "pyproject.toml", "requirements.lock", "README.md"):
         shutil.copy(ROOT / name, folder / name)
     sys.path.insert(0, str(ROOT / "examples"))

@@ -52,9 +52,9 @@ SHELL = ("python", "mkdir", "cp", "ls", "cat", "head", "tail")
 FRESH = ("doctor", "export")
 # Runs until it is stopped, or on ROS 2: each in a test of its own.
 SERVING = re.compile(r"robopos (serve|play) |python -m robopos_ros")
-# Takes long, and has a test of its own.
+# A script that is named here takes long, and has a test of its own.
 EXAMPLES = (ROOT / "tests" / "test_examples.py").read_text()
-# Takes these arguments, but a download: tests/test_data_prepare.py.
+# It downloads: tests/test_data_prepare.py. Here its arguments are looked at.
 PREPARE = "python data/prepare.py"
 # What they say when they are at work; lock-step ends by itself.
 READY = {"robopos serve": "predicts ", "robopos play": "nobody subscribed", "python -m robopos_ros ": "predicts "}
@@ -103,7 +103,7 @@ def check_words(command: Command) -> None:
 def check_spelling(command: Command) -> None:
     """Fail where `robopos` takes no such command or option; files are not looked for, and arguments may be left out."""
     words = [word.strip("[]") for word in shlex.split(re.split(r" [>|] ", command.text)[0])]
-    if words[0] != "robopos" or len(words) < 3 or words[1].isupper():
+    if words[0] != "robopos" or len(words) < 2 or words[1].isupper():
         return
     said, code = io.StringIO(), None
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
@@ -192,7 +192,8 @@ def run_command(command: Command) -> None:
             fail(command.where, f"exit code {code}\n{said.getvalue()[-2000:]}")
     else:
         more = shlex.join(words[len(command.words) :])
-        line = ["bash", "-o", "pipefail", "-c", f"{command.text} {more}"]
+        text = re.sub(r"(?= [>|] |$)", lambda _: f" {more}", command.text, count=1)
+        line = ["bash", "-o", "pipefail", "-c", text]
         done = subprocess.run(line, capture_output=True, text=True, timeout=300, check=False)
         if done.returncode:
             fail(command.where, f"exit code {done.returncode}\n{done.stdout[-1000:]}{done.stderr[-1000:]}")
