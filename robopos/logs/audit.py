@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from robopos.arrays import Floats, Ints
 from robopos.errors import LogError
 from robopos.logs.columns import Columns, decode_block, decode_times
-from robopos.logs.decoder import Decoder
+from robopos.logs.decoder import Decoder, schema_encoding
 from robopos.logs.fields import numeric_paths
-from robopos.logs.gather import Ints
-from robopos.logs.log import Floats
 from robopos.logs.paths import PathLike
 from robopos.logs.report import LogReport, TopicReport, lateness, offset_of, steps_of
 from robopos.logs.schema import MessageType, parse_schema
@@ -110,7 +109,7 @@ def _open(topic: str, type: str, text: str, encoding: str) -> Audit:
     if not type:
         return Audit(topic, type, encoding, None, 0, "no schema")
     try:
-        message = parse_schema(type, text, "ros1msg" if encoding == "ros1" else "ros2msg")
+        message = parse_schema(type, text, schema_encoding(text, encoding == "ros1"))
         paths = _readable(message)
         decoder = Decoder(type, text, paths, encoding)
     except LogError as error:

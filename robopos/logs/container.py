@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from robopos.arrays import Ints
 from robopos.errors import LogError
 from robopos.logs.chunk import RECORD, Block, check_expansion, open_block, records
 from robopos.logs.foreign import as_mcap, foreign_kind
@@ -32,7 +32,6 @@ _INDEX_HEAD = struct.Struct("<HI")
 _MESSAGE_BYTES = 22
 MAX_NAME_BYTES = 4096  # of a topic, a type or an encoding
 INDEX_ENTRY = np.dtype([("log_time", "<u8"), ("offset", "<u8")])
-Offsets = npt.NDArray[np.int64]
 
 
 class Schema(NamedTuple):
@@ -86,7 +85,7 @@ class Container:
         self.damages: list[str] = []
         self.data = _map(path)
         self._indexes: list[dict[int, tuple[int, int]]] = []
-        self._scans: dict[int, dict[int, Offsets]] = {}
+        self._scans: dict[int, dict[int, Ints]] = {}
         self._loose: dict[int, list[int]] = {}
         self._loose_span: tuple[int, int] | None = None
         self._ended = False
@@ -105,8 +104,8 @@ class Container:
             return len(scan.get(channel, ()))
         return self._indexes[block.number].get(channel, (0, 0))[1]
 
-    def offsets(self, block: Block, channel: int) -> Offsets:
-        """Offsets of the records of `channel` in the opened block, int64 (n,), in the order of the index.
+    def offsets(self, block: Block, channel: int) -> Ints:
+        """Ints of the records of `channel` in the opened block, int64 (n,), in the order of the index.
 
         They come from the file's own index and may be wrong: check them against the records.
         """
@@ -173,7 +172,7 @@ class Container:
 
     @cached_property
     def _chunk_starts(self) -> list[int]:
-        """Offsets of all chunks by the summary, ascending; empty when there is none."""
+        """Ints of all chunks by the summary, ascending; empty when there is none."""
         data = self.data
         foot = len(data) - len(MAGIC) - _FOOTER_BYTES
         if foot < 0 or data[-len(MAGIC) :] != MAGIC or data[foot] != FOOTER:
@@ -314,7 +313,7 @@ class Container:
             self.damages.append(f"{error}; {lost or 'all'} of its messages are lost")
             self._scans[block.number] = {}
 
-    def _records_of(self, block: Block) -> dict[int, Offsets]:
+    def _records_of(self, block: Block) -> dict[int, Ints]:
         found: dict[int, list[int]] = {}
         where = f"{self.path}: chunk at byte {block.start}"
         opened = open_block(self.data, block, str(self.path))

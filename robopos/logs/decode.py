@@ -12,6 +12,9 @@ from robopos.logs.reading import Reading
 from robopos.logs.records import OnDamage
 from robopos.logs.source import Part
 
+# Columns may take this much, or so many times what the log's messages take.
+_COLUMN_BYTES, _COLUMN_SHARE = 1 << 30, 16
+
 
 class _Job(NamedTuple):
     """The rows of one stream in one block: channel ids with their first rows."""
@@ -34,6 +37,7 @@ def decode(readings: list[Reading], on_damage: OnDamage, workers: int | None) ->
         if rows == 0:
             raise LogError(f"{reading.where} has no messages")
         _first_names(reading)
+        _check_memory(reading, rows)
         reading.columns = Columns.empty(rows, len(reading.decoder.names))
         reading.tallies = []
     with ThreadPoolExecutor(workers or min(8, os.cpu_count() or 1)) as pool:
@@ -49,6 +53,17 @@ def decode(readings: list[Reading], on_damage: OnDamage, workers: int | None) ->
         for job, tally in zip(jobs[number], tallies, strict=True):
             job.stream.tallies.append(tally)
     return damages
+
+
+def _check_memory(reading: Reading, rows: int) -> None:
+    """Refuse columns that need far more memory than the messages have bytes: a few names that appear once each."""
+    columns = len(reading.decoder.names)
+    held = sum(part.block.size for part in {part.number: part for part, _, _ in reading.blocks()}.values())
+    if rows * columns * 8 > max(_COLUMN_BYTES, _COLUMN_SHARE * held):
+        raise LogError(
+            f"{reading.where}: {rows} messages with {columns} columns would take {rows * columns * 8 / 1e9:.0f} GB, "
+            f"and the log holds {held / 1e9:.3f} GB: ask for fewer fields"
+        )
 
 
 def _first_names(reading: Reading) -> None:

@@ -6,16 +6,14 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
+from robopos.arrays import Floats
 from robopos.errors import LogError
-from robopos.logs.fields import check_paths, static_names
+from robopos.logs.fields import check_columns, check_paths, static_names
 from robopos.logs.schema import MessageType, parse_schema
 from robopos.logs.template import Template, compile_template, has_header, template_of
 from robopos.logs.tree import Parse, lay, parser, stamp_and_frame
+from robopos.stamps import NS_PER_S
 
-NS = 1_000_000_000
 # Layouts kept; a stream alternates between few (two publishers, an array that is now and then empty).
 _KEPT = 16
 ENCODINGS = ("cdr", "ros1", "json", "protobuf")
@@ -24,7 +22,7 @@ ENCODINGS = ("cdr", "ros1", "json", "protobuf")
 class Decoded(NamedTuple):
     """One decoded message: `values` float64 (d,), the header's stamp in ns and frame, None without a header."""
 
-    values: npt.NDArray[np.float64]
+    values: Floats
     stamp_ns: int | None
     frame_id: str | None
 
@@ -62,7 +60,7 @@ class Decoder:
         else:
             if not schema.strip() and type.rsplit("/", 1)[-1] != "Empty":
                 raise LogError(f"{type}: the schema is empty, so its fields are unknown")
-            self._message = parse_schema(type, schema, _schema_encoding(schema, self.ros1))
+            self._message = parse_schema(type, schema, schema_encoding(schema, self.ros1))
             check_paths(self._message, self.fields, type)
             self._static = [static_names(self._message, path) for path in self.fields]
         self._names = None if None in self._static else self.expand(())
@@ -90,7 +88,9 @@ class Decoder:
             (found[number] or (self.fields[number],)) if static is None else static
             for number, static in enumerate(self._static)
         ]
-        return tuple(dict.fromkeys(name for part in parts for name in part))
+        names = tuple(dict.fromkeys(name for part in parts for name in part))
+        check_columns(self.type or "the message", len(names))
+        return names
 
     @property
     def named(self) -> bool:
@@ -148,7 +148,7 @@ class Decoder:
             # Seconds are int32 in ROS 2 and uint32 in ROS 1.
             code = template.order + ("II" if self.ros1 else "iI")
             sec, nanosec = struct.unpack_from(code, data, template.stamp)
-            stamp = sec * NS + nanosec
+            stamp = sec * NS_PER_S + nanosec
         frame = None
         if template.frame is not None:
             offset, length = template.frame
@@ -177,7 +177,8 @@ class Decoder:
         return template
 
 
-def _schema_encoding(schema: str, ros1: bool) -> str:
+def schema_encoding(schema: str, ros1: bool) -> str:
+    """Which text a definition is: "ros1msg", "ros2msg" or "ros2idl"."""
     if ros1:
         return "ros1msg"
     return "ros2idl" if "struct " in schema and "module " in schema else "ros2msg"

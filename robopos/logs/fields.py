@@ -17,9 +17,11 @@ from robopos.logs.schema import Field, MessageType
 from robopos.logs.wire import Numbers, Walk
 
 _INDEX = re.compile(r"\[[^\]]*\]")
+_MARK = re.compile(r"[.\[]")
 _LAST = re.compile(r"^(?P<base>.*)\[(?P<label>[^\]]*)\]$")
 # Fields whose strings name the elements of the arrays beside or below them.
 LABEL_FIELDS = ("name", "names", "joint_names")
+MAX_COLUMNS = 16_384  # of one stream
 
 
 class Place(NamedTuple):
@@ -107,6 +109,12 @@ def numeric_paths(message: MessageType, prefix: str = "") -> list[str]:
     return paths
 
 
+def check_columns(what: str, count: int) -> None:
+    """Raise LogError when `what` would become more than MAX_COLUMNS columns."""
+    if count > MAX_COLUMNS:
+        raise LogError(f"{what} expands to {count} columns; the limit is {MAX_COLUMNS}: ask for single elements of it")
+
+
 def static_names(message: MessageType, path: str) -> tuple[str, ...] | None:
     """The names that `path` expands to where the type alone decides that, else None."""
     names: list[str] = []
@@ -121,6 +129,8 @@ def static_names(message: MessageType, path: str) -> tuple[str, ...] | None:
                 if not _numeric(field):
                     continue
                 return False
+            if field.array == "fixed" and not bracket and _numeric(field):
+                check_columns(path, len(names) + field.size)
             labels = [bracket] if bracket else [f"[{i}]" for i in range(field.size)]
             for label in labels if field.array != "one" else [""]:
                 if field.message is not None:
@@ -139,27 +149,42 @@ def find(walk: Walk, paths: Sequence[str], data: bytes | memoryview) -> Found:
     An element that the message has not (a joint not named, an array too short) is left out.
     """
     labels = _Labels(walk, data)
+    # By every path above them, so that many paths and many numbers do not multiply.
+    below: dict[str, list[Numbers]] = {}
+    for numbers in walk.numbers:
+        for stem in _stems(numbers.path):
+            below.setdefault(stem, []).append(numbers)
     columns: list[dict[str, Place]] = []
     held: list[str] = []
     for path in paths:
         found: dict[str, Place] = {}
+        for numbers in below.get(path, ()):
+            name, width = numbers.path, int(numbers.code[1])
+            check_columns(path, len(found) + max(numbers.size, 1))
+            if numbers.size < 0:
+                found[name] = Place(numbers.code, numbers.offset)
+                continue
+            for index, label in enumerate(labels.of(numbers)):
+                found[f"{name}[{label}]"] = Place(numbers.code, numbers.offset + index * width)
         match = _LAST.match(path)
-        for numbers in walk.numbers:
-            name = numbers.path
-            width = int(numbers.code[1])
-            if name == path or name.startswith((path + ".", path + "[")):
-                if numbers.size < 0:
-                    found[name] = Place(numbers.code, numbers.offset)
-                    continue
-                for index, label in enumerate(labels.of(numbers)):
-                    found[f"{name}[{label}]"] = Place(numbers.code, numbers.offset + index * width)
-            elif match is not None and name == match["base"] and numbers.size > 0:
+        if match is None or path in below:
+            columns.append(found)
+            continue
+        for numbers in below.get(match["base"], ()):
+            name, width = numbers.path, int(numbers.code[1])
+            if name == match["base"] and numbers.size > 0:
+                check_columns(name, numbers.size)
                 held += [f"{name}[{label}]" for label in labels.of(numbers)]
                 position = labels.position(numbers, match["label"])
                 if position is not None:
                     found[path] = Place(numbers.code, numbers.offset + position * width)
         columns.append(found)
     return Found(columns, held, labels.used())
+
+
+def _stems(path: str) -> list[str]:
+    """The path, and what stands before each of its dots and brackets."""
+    return [path, *(path[: mark.start()] for mark in _MARK.finditer(path))]
 
 
 class _Labels:

@@ -6,7 +6,7 @@ import re
 from typing import Literal
 
 from robopos.errors import LogError
-from robopos.logs.schema import RawField
+from robopos.logs.schema import MAX_DEPTH, RawField, array_size
 
 _TOKEN = re.compile(
     r"(?P<skip>\s+|//[^\n]*|/\*.*?\*/|\#[^\n]*)|(?P<text>\"(?:\\.|[^\"\\])*\")|(?P<word>@?[A-Za-z_]\w*(?:::\w+)*)"
@@ -103,6 +103,8 @@ class _Parser:
         kind = self.next()
         if kind == "module":
             inner = (*modules, self.next())
+            if len(inner) > MAX_DEPTH:
+                raise LogError(f"{self.name}: the IDL text has more than {MAX_DEPTH} modules inside each other")
             self.next("{")
             while self.peek() != "}":
                 self.definition(inner)
@@ -126,7 +128,7 @@ class _Parser:
             value = ""
             while self.peek() != ";":
                 value += self.next()
-            if value.isdigit():
+            if value.isdigit() and len(value) <= 9:  # others are no sizes of arrays
                 self.constants[constant] = int(value)
         elif kind == "enum":
             alias = self.next()
@@ -158,13 +160,14 @@ class _Parser:
         self.next("]")
         if self.peek() == "[":
             raise LogError(f"{self.name}: the IDL text has an array of several dimensions, which is not read")
-        return "fixed", self.constants[word] if word in self.constants else int(word)
+        return "fixed", self.constants[word] if word in self.constants else array_size(self.name, word)
 
     def type(self, modules: tuple[str, ...]) -> tuple[str, Array, int]:
         word = self.next()
         if word == "sequence":
             self.next("<")
-            base, array, _ = self.type(modules)
+            nested = self.peek() == "sequence"
+            base, array, _ = ("", "sequence", 0) if nested else self.type(modules)
             if array != "one":
                 raise LogError(f"{self.name}: the IDL text has a sequence of arrays, which is not read")
             while self.next() != ">":

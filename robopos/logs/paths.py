@@ -7,9 +7,8 @@ from collections.abc import Iterable
 from glob import glob
 from pathlib import Path
 
-import yaml
-
 from robopos.errors import LogError
+from robopos.plain_yaml import read_yaml
 
 _SUFFIXES = (".mcap", ".db3", ".bag")
 PathLike = str | os.PathLike[str]
@@ -27,7 +26,10 @@ def log_files(paths: PathLike | Iterable[PathLike]) -> tuple[Path, ...]:
     given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     files: list[Path] = []
     for item in given:
-        files += _expand(Path(item))
+        try:
+            files += _expand(Path(item))
+        except OSError as error:  # a name that is too long, a folder that may not be read
+            raise LogError(f"{str(item)[:200]}: cannot be read ({error.strerror})") from error
     if not files:
         raise LogError("no log was given")
     return tuple(files)
@@ -75,10 +77,11 @@ def _expand(path: Path) -> list[Path]:
 
 def _rosbag2(folder: Path) -> list[Path]:
     try:
-        content = yaml.safe_load((folder / "metadata.yaml").read_text("utf-8"))
+        content = read_yaml(folder / "metadata.yaml", LogError)
         names = content["rosbag2_bagfile_information"]["relative_file_paths"]
+        # The names alone: a recording lies in its folder, whatever its metadata say.
         files = [folder / Path(str(name)).name for name in names]
-    except (OSError, yaml.YAMLError, KeyError, TypeError) as error:
+    except (OSError, LookupError, TypeError, ValueError) as error:
         raise LogError(f"{folder / 'metadata.yaml'}: is no rosbag2 metadata ({error!r})") from error
     missing = [file.name for file in files if not file.is_file()]
     if missing:

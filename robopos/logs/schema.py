@@ -29,6 +29,12 @@ NUMBERS: dict[str, str] = {
     "float64": "f8",
 }
 TEXTS = frozenset({"string", "wstring"})
+# No message of a robot comes near these; a schema that goes beyond is refused before it costs time or memory.
+MAX_SCHEMA = 1_000_000  # letters of the text
+MAX_NAME = 255  # letters of a field's name
+MAX_DEPTH = 64  # types inside types
+MAX_FIELDS = 4096  # fields of a type and the types inside, elements of fixed arrays of types counted one by one
+MAX_DEFAULT = 1000  # letters of a default that is read
 
 _SECTION = re.compile(r"^={3,}[ \t\r]*$", re.MULTILINE)
 _HEAD = re.compile(r"^(?:MSG|IDL):\s*(\S+)\s*$")
@@ -89,8 +95,11 @@ def parse_schema(name: str, text: str, encoding: str = "ros2msg") -> MessageType
         encoding: which of the three.
 
     Raises:
-        LogError: a line that is no field, a nested type without a definition, a type that contains itself.
+        LogError: a line that is no field, a nested type without a definition, a type that contains itself, more than
+            MAX_SCHEMA letters, MAX_DEPTH types inside each other, or MAX_FIELDS fields.
     """
+    if len(text) > MAX_SCHEMA:
+        raise LogError(f"{name}: the schema has {len(text)} letters; the limit is {MAX_SCHEMA}")
     if encoding == "ros2idl":
         from robopos.logs.idl import parse_idl
 
@@ -139,15 +148,26 @@ def _field(name: str, line: str) -> RawField | None:
     if match["array"]:
         inner = match["array"][1:-1]
         array = "fixed" if inner.isdigit() else "sequence"
-        size = int(inner) if inner.isdigit() else 0
+        size = array_size(name, inner) if inner.isdigit() else 0
     return RawField(kind, array, size, match["name"], _default(kind, rest))
+
+
+def array_size(name: str, word: str) -> int:
+    """The size of a fixed array.
+
+    Raises:
+        LogError: it is no number of at most nine digits.
+    """
+    if not word.isdigit() or not word.isascii() or len(word) > 9:
+        raise LogError(f"{name}: the schema has an array of {word[:40]!r} elements")
+    return int(word)
 
 
 def _default(kind: str, rest: str) -> object:
     if kind not in TEXTS:
         rest = rest.split("#", 1)[0]
     rest = rest.strip()
-    if not rest or rest.startswith("#"):
+    if not rest or rest.startswith("#") or len(rest) > MAX_DEFAULT:
         return None
     if kind in TEXTS and rest[0] not in "\"'[":
         return rest.split("#", 1)[0].strip()
@@ -155,7 +175,7 @@ def _default(kind: str, rest: str) -> object:
     literal = re.sub(r"\btrue\b", "True", re.sub(r"\bfalse\b", "False", literal))
     try:
         value: object = ast.literal_eval(literal)
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
         return None  # a default is only used in writing, where none means zero
     return value
 
@@ -167,12 +187,15 @@ def link(name: str, definitions: dict[str, list[RawField]], *, ros1: bool) -> Me
         LogError: a definition is missing, or a type contains itself.
     """
     done: dict[str, MessageType] = {}
+    sizes: dict[str, int] = {}
 
     def build(current: str, trail: tuple[str, ...]) -> MessageType:
         if current in done:
             return done[current]
         if current in trail:
             raise LogError(f"{name}: the type {current} contains itself")
+        if len(trail) >= MAX_DEPTH:
+            raise LogError(f"{name}: the schema has more than {MAX_DEPTH} types inside each other")
         raw = definitions.get(current)
         if raw is None:
             raw = _BUILTIN.get(current)
@@ -180,20 +203,28 @@ def link(name: str, definitions: dict[str, list[RawField]], *, ros1: bool) -> Me
             raise LogError(f"{name}: the schema has no definition of {current}")
         package = current.split("/")[0]
         fields = []
+        size = 1
         for item in raw:
+            if len(item.name) > MAX_NAME:
+                raise LogError(f"{name}: a field's name has {len(item.name)} letters; the limit is {MAX_NAME}")
             kind = item.type
             if ros1:
                 kind = {"byte": "int8", "time": "ros1/Time", "duration": "ros1/Duration"}.get(kind, kind)
             if kind in NUMBERS or kind in TEXTS:
                 fields.append(Field(item.name, item.array, item.size, kind, None, item.default))
+                size += 1
                 continue
             if "/" not in kind:
                 kind = "std_msgs/Header" if kind == "Header" else f"{package}/{kind}"
             nested = build(short_name(kind), (*trail, current))
+            size += sizes[short_name(kind)] * (item.size if item.array == "fixed" else 1)
             fields.append(Field(item.name, item.array, item.size, None, nested, item.default))
         if not fields and not ros1:
             # IDL has no empty structure: ROS 2 writes one byte for an empty message.
             fields.append(Field("structure_needs_at_least_one_member", "one", 0, "uint8", None))
+        if size > MAX_FIELDS:
+            raise LogError(f"{name}: the schema describes more than {MAX_FIELDS} fields")
+        sizes[current] = size
         done[current] = MessageType(current if ros1 else long_name(current), tuple(fields))
         return done[current]
 

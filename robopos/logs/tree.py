@@ -10,10 +10,12 @@ import base64
 import json
 import struct
 from collections.abc import Callable, Mapping
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from robopos.errors import LogError
-from robopos.logs.wire import Numbers, Text, Walk
+from robopos.logs.schema import MAX_DEPTH, MAX_NAME
+from robopos.logs.wire import MAX_ITEMS, Numbers, Text, Walk
 
 Parse = Callable[[bytes], Any]
 # Where a stamp and a frame stand: ROS messages and Foxglove's well-known schemas.
@@ -42,7 +44,8 @@ def lay(name: str, tree: Any) -> tuple[Walk, bytes]:
     """Lay a tree out: (layout, bytes) with its numbers as float64 and its texts as UTF-8, in order.
 
     Raises:
-        LogError: the tree is no mapping.
+        LogError: the tree is no mapping, is deeper than MAX_DEPTH, has more than MAX_ITEMS numbers and texts, a
+            name longer than MAX_NAME, or a number that is no float64.
     """
     if not isinstance(tree, Mapping):
         raise LogError(f"{name}: the message is no mapping of fields")
@@ -50,28 +53,32 @@ def lay(name: str, tree: Any) -> tuple[Walk, bytes]:
     texts: list[Text] = []
     out = bytearray()
 
-    def visit(value: Any, path: str) -> None:
+    def visit(value: Any, path: str, depth: int) -> None:
+        if depth > MAX_DEPTH or len(numbers) + len(texts) > MAX_ITEMS:
+            raise LogError(f"{name}: the message is deeper than {MAX_DEPTH} or holds more than {MAX_ITEMS} items")
         if isinstance(value, Mapping):
             for key, item in value.items():
-                visit(item, f"{path}.{key}" if path else str(key))
+                if len(key) > MAX_NAME:
+                    raise LogError(f"{name}: a name in the message has {len(key)} letters; the limit is {MAX_NAME}")
+                visit(item, f"{path}.{key}" if path else str(key), depth + 1)
         elif isinstance(value, (list, tuple)):
             if value and all(isinstance(item, (int, float)) for item in value):
                 numbers.append(Numbers(path, "f8", len(out), len(value)))
-                out.extend(struct.pack(f"<{len(value)}d", *value))
+                out.extend(struct.pack(f"<{len(value)}d", *map(float, value)))
             else:
                 for index, item in enumerate(value):
-                    visit(item, f"{path}[{index}]")
+                    visit(item, f"{path}[{index}]", depth + 1)
         elif isinstance(value, (int, float)):
             numbers.append(Numbers(path, "f8", len(out), -1))
-            out.extend(struct.pack("<d", value))
+            out.extend(struct.pack("<d", float(value)))
         elif isinstance(value, str):
-            raw = value.encode()
+            raw = value.encode("utf-8", "replace")  # JSON may hold half of a surrogate pair
             texts.append(Text(path, len(out), len(raw)))
             out.extend(raw)
 
     try:
-        visit(tree, "")
-    except (OverflowError, RecursionError) as error:
+        visit(tree, "", 0)
+    except OverflowError as error:
         raise LogError(f"{name}: the message does not become numbers ({error})") from error
     return Walk("<", numbers, texts, [], len(out), 0), bytes(out)
 
@@ -86,6 +93,8 @@ def stamp_and_frame(tree: Any) -> tuple[int | None, str | None]:
             nanosec = next((time[key] for key in _FRACTIONS if key in time), 0)
             if isinstance(sec, int) and isinstance(nanosec, int):
                 stamp = sec * 1_000_000_000 + nanosec
+                if not -(2**63) <= stamp < 2**63:
+                    raise LogError(f"{path} is no time: {str(stamp)[:40]} ns do not fit int64")
                 break
     for path in _FRAMES:
         found = _at(tree, path)
@@ -119,16 +128,13 @@ def _protobuf(type: str, schema: str) -> Parse:
     try:
         files = descriptor_pb2.FileDescriptorSet.FromString(base64.b64decode(schema))
         pool = descriptor_pool.DescriptorPool()
-        waiting = list(files.file)
-        while waiting:
-            ready = [file for file in waiting if all(_known(pool, name) for name in file.dependency)]
-            if not ready:
-                raise KeyError(f"a file that {waiting[0].name} imports")
-            for file in ready:
-                pool.Add(file)
-            waiting = [file for file in waiting if file not in ready]
+        named = {file.name: file for file in files.file}
+        for name in TopologicalSorter({name: list(file.dependency) for name, file in named.items()}).static_order():
+            if name not in named:
+                raise KeyError(f"{name}, which another file imports")
+            pool.Add(named[name])
         factory = message_factory.GetMessageClass(pool.FindMessageTypeByName(type))
-    except (DecodeError, KeyError, TypeError, ValueError) as error:
+    except (DecodeError, CycleError, KeyError, TypeError, ValueError) as error:
         raise LogError(f"{type}: the protobuf descriptor is broken ({error})") from error
 
     def parse(data: bytes) -> Any:
@@ -138,14 +144,6 @@ def _protobuf(type: str, schema: str) -> Parse:
             raise LogError(f"{type}: the message is no {type} ({error})") from error
 
     return parse
-
-
-def _known(pool: Any, name: str) -> bool:
-    try:
-        pool.FindFileByName(name)
-    except KeyError:
-        return False
-    return True
 
 
 def _plain(message: Any) -> dict[str, Any]:

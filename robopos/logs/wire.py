@@ -18,6 +18,8 @@ from robopos.logs.schema import NUMBERS, Field, MessageType
 
 # Tools that only estimate the serialized size may leave this many stray bytes, once more an empty sequence.
 STRAY = 8
+# Numbers, texts and arrays of one message: each costs time and memory, whatever its size.
+MAX_ITEMS = 1 << 18
 
 
 class Numbers(NamedTuple):
@@ -120,6 +122,8 @@ class _Walker:
         self.empties = 0
 
     def message(self, message: MessageType, prefix: str) -> None:
+        if len(self.numbers) + len(self.texts) > MAX_ITEMS:
+            raise LogError(f"{self.root}: the message holds more than {MAX_ITEMS} numbers and texts")
         for field in message.fields:
             path = prefix + field.name
             count = -1
@@ -153,6 +157,8 @@ class _Walker:
                 self.text(path)
             else:
                 self.claim(path, 4 * count)
+                if count > MAX_ITEMS:
+                    raise LogError(f"{self.root}: field {path} holds {count} texts; the limit is {MAX_ITEMS}")
                 for index in range(count):
                     self.text(f"{path}[{index}]")
 
