@@ -5,6 +5,8 @@ The source folder is the repository, so that links between docs/ and the READMEs
 
 from __future__ import annotations
 
+from importlib import import_module
+from types import FunctionType
 from typing import Any
 
 from robopos import __version__
@@ -45,7 +47,19 @@ def _untyped(app: Any, what: str, name: str, obj: Any, options: Any, lines: list
         lines[:0] = ["..", ""]  # an empty comment
 
 
+def _constants(app: Any, docname: str, source: list[str]) -> None:
+    """Public constants and aliases, which `automodule` passes over: their docstrings stand in another module."""
+    package = docname.removeprefix("docs/api/")
+    if package in (docname, "index", "robopos"):
+        return
+    module = import_module(f"robopos.{package}")
+    names = [name for name in module.__all__ if not isinstance(getattr(module, name), (type, FunctionType))]
+    lines = [f"\n.. autodata:: {module.__name__}.{name}" for name in names]
+    source[0] = source[0].removesuffix("```\n") + "\n".join(lines) + "\n```\n"
+
+
 def setup(app: Any) -> None:
     """Called by Sphinx."""
+    app.connect("source-read", _constants)
     app.connect("autodoc-skip-member", _skip)
     app.connect("autodoc-process-docstring", _untyped, priority=100)  # before Napoleon
