@@ -6,6 +6,7 @@ The source folder is the repository, so that links between docs/ and the READMEs
 from __future__ import annotations
 
 from importlib import import_module
+from inspect import unwrap
 from types import FunctionType
 from typing import Any
 
@@ -41,9 +42,12 @@ def _skip(app: Any, what: str, name: str, member: Any, skip: bool, options: Any)
     return True if (getattr(member, "__doc__", None) or "").startswith("Alias for field number") else None
 
 
-def _untyped(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
-    """A colon in a property's first line is a colon; Napoleon would take what stands before it for a type."""
-    if what in ("attribute", "data", "property"):
+def _plain(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Two ways in which autodoc and Napoleon misread what stands for itself."""
+    if what == "data" and obj.__doc__ == type(obj).__doc__:
+        lines.clear()  # the manual of dict or tuple
+    elif what in ("attribute", "data", "property"):
+        # A colon in the first line is a colon; Napoleon would take what stands before it for a type.
         lines[:0] = ["..", ""]  # an empty comment
 
 
@@ -53,7 +57,7 @@ def _constants(app: Any, docname: str, source: list[str]) -> None:
     if package in (docname, "index", "robopos"):
         return
     module = import_module(f"robopos.{package}")
-    names = [name for name in module.__all__ if not isinstance(getattr(module, name), (type, FunctionType))]
+    names = [name for name in module.__all__ if not isinstance(unwrap(getattr(module, name)), (type, FunctionType))]
     lines = [f"\n.. autodata:: {module.__name__}.{name}" for name in names]
     source[0] = source[0].removesuffix("```\n") + "\n".join(lines) + "\n```\n"
 
@@ -62,4 +66,4 @@ def setup(app: Any) -> None:
     """Called by Sphinx."""
     app.connect("source-read", _constants)
     app.connect("autodoc-skip-member", _skip)
-    app.connect("autodoc-process-docstring", _untyped, priority=100)  # before Napoleon
+    app.connect("autodoc-process-docstring", _plain, priority=100)  # before Napoleon
