@@ -6,6 +6,7 @@ import ast
 import importlib
 import inspect
 import types
+from functools import cached_property
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,20 @@ def test_what_a_package_lists_is_there_explained_and_its_own(package: str) -> No
         if inspect.isclass(item) or inspect.isfunction(item):
             assert item.__module__.startswith("robopos."), f"{name} comes from {item.__module__}"
             assert inspect.getdoc(item) and not item.__doc__.startswith(f"{name}("), f"{name} is not explained"
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_what_a_listed_class_offers_is_explained(package: str) -> None:
+    module = importlib.import_module(f"robopos.{package}")
+    bare = [
+        f"{name}.{part}"
+        for name in module.__all__
+        if inspect.isclass(item := getattr(module, name))
+        for part, member in vars(item).items()
+        if not part.startswith("_") and (inspect.isroutine(member) or isinstance(member, (property, cached_property)))
+        if part != "extra_repr" and not inspect.getdoc(getattr(item, part))
+    ]
+    assert not bare
 
 
 @pytest.mark.parametrize("package", ["", *PACKAGES])

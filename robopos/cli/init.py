@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> None:
     """Write the configuration."""
     from robopos.cli.show import write_text
     from robopos.errors import ConfigError
-    from robopos.logs.draft import draft_config
+    from robopos.logs import draft_config
 
     if Path(args.out).exists() and not args.force:
         raise ConfigError(f"{args.out} is there already: --force replaces it, -o names another")

@@ -25,9 +25,11 @@ class Recorder:
         self._plan, self._kept = plan, kept
 
     def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        """As the plan."""
         return self._plan.rotate(q, k)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """As the plan; the weights are kept."""
         count, width = v.shape[-2:]
         # Unit vectors as values: what comes out is the weight of each key. As many at a time as a head is wide.
         units = torch.eye(count, -(-count // width) * width, dtype=v.dtype, device=v.device)

@@ -26,7 +26,7 @@ from robopos.training.data import SequenceData
 from robopos.training.fit import StepProgress, fit
 from robopos.training.module import SequenceModule
 
-Tell = Callable[[int], None]
+TellWork = Callable[[int], None]
 """Is told the units of work done; a cell has ``work_of`` of them."""
 BINS = 24  # of the picture of attention
 
@@ -36,7 +36,7 @@ def work_of(data: StudyData) -> int:
     return _steps(data) + _judging(data) * len(data.conditions)
 
 
-def make_cell(data: StudyData, key: CellKey, out: Path, tell: Tell = lambda done: None) -> Cell:
+def make_cell(data: StudyData, key: CellKey, out: Path, tell: TellWork = lambda done: None) -> Cell:
     """Train, judge under every condition, and write the cell's folder.
 
     An error of the cell's own (a loss that is not finite, a scheme that does not fit) makes a failed cell.
@@ -66,7 +66,7 @@ def probe_seconds(data: StudyData, key: CellKey, steps: int = 10) -> float:
     return (time.perf_counter() - started) * len(data.conditions) + _steps(data) * step_ms / 1e3
 
 
-def _made(data: StudyData, key: CellKey, tell: Tell) -> tuple[Bundle, Cell]:
+def _made(data: StudyData, key: CellKey, tell: TellWork) -> tuple[Bundle, Cell]:
     settings, variant = data.settings, data.settings.variant(key.scheme)
     gap = data.gap(variant)
     training, copies = data.training(key.regime, gap)
@@ -104,7 +104,7 @@ def _judging(data: StudyData) -> int:
 
 
 def _search(
-    data: StudyData, key: CellKey, training: SequenceDataset, copies: list[SequenceDataset], tell: Tell
+    data: StudyData, key: CellKey, training: SequenceDataset, copies: list[SequenceDataset], tell: TellWork
 ) -> tuple[float, float, int]:
     """The scale and rate whose short training is best on the validation split, and the steps that took."""
     search = data.settings.search
@@ -127,7 +127,7 @@ def _train(
     steps: int,
     scale: float,
     rate: float,
-    tell: Tell,
+    tell: TellWork,
 ) -> tuple[Bundle, float]:
     """A trained bundle on the CPU, and the median milliseconds of a step."""
     settings = data.settings

@@ -30,10 +30,12 @@ class Results:
 
     @property
     def done(self) -> list[Cell]:
+        """The cells that have figures."""
         return [cell for cell in self.cells if cell.error is None]
 
     @property
     def failed(self) -> list[Cell]:
+        """The cells that ended with an error."""
         return [cell for cell in self.cells if cell.error is not None]
 
     @property

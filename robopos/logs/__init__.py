@@ -10,7 +10,7 @@ from robopos.logs.read import read_log
 from robopos.logs.records import ON_DAMAGE, LogMessage, OnDamage, RawMessage, StreamSpec, message_time_ns
 from robopos.logs.report import LogReport, TopicReport
 from robopos.logs.schema import long_name, parse_schema
-from robopos.logs.schemas import schema_text
+from robopos.logs.schemas import schema_text, standard_types
 from robopos.logs.serialize import serialize
 from robopos.logs.source import iter_messages
 from robopos.logs.write import write_log
@@ -39,5 +39,6 @@ __all__ = [
     "read_logs",
     "schema_text",
     "serialize",
+    "standard_types",
     "write_log",
 ]

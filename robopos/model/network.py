@@ -190,6 +190,7 @@ class SequenceTransformer(nn.Module):
         return mean, log_std.clamp(-7.0, 7.0)
 
     def forward(self, tokens: Tokens, horizons_s: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+        """Predictions after each token, see the class; ``horizons_s`` as for ``predict``."""
         return self.predict(self.encode(tokens), horizons_s)
 
     def last(self, tokens: Tokens) -> tuple[Tensor, Tensor | None]:

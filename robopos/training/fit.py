@@ -11,7 +11,7 @@ from lightning import Callback, Trainer, seed_everything
 from robopos.training.data import SequenceData
 from robopos.training.module import SequenceModule
 
-Tell = Callable[[int, Mapping[str, float]], None]
+TellStep = Callable[[int, Mapping[str, float]], None]
 
 
 def fit(
@@ -61,7 +61,7 @@ def quiet() -> None:
 class StepProgress(Callback):
     """Tells a function the steps done and the latest losses; it decides how to show them."""
 
-    def __init__(self, tell: Tell) -> None:
+    def __init__(self, tell: TellStep) -> None:
         self._tell = tell
 
     def on_train_batch_end(self, trainer: Trainer, *_: object) -> None:

@@ -15,7 +15,7 @@ from robopos.model import Bundle
 from robopos.training.calibration import calibrate
 from robopos.training.data import SequenceData
 from robopos.training.evaluation import predict, score
-from robopos.training.fit import StepProgress, Tell, quiet
+from robopos.training.fit import StepProgress, TellStep, quiet
 from robopos.training.module import SequenceModule
 from robopos.training.parser import TrainingParser
 
@@ -158,7 +158,7 @@ class TrainingRun:
             f"{settings.size} model of {parameters:,} parameters, positions {settings.positions}"
         )
 
-    def fit(self, tell: Tell) -> Bundle:
+    def fit(self, tell: TellStep) -> Bundle:
         """Train, then judge the best checkpoint on the test split.
 
         Args:
