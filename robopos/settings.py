@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, TypeVar
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from robopos.errors import ConfigError
 
@@ -21,11 +23,39 @@ def require(condition: bool, parameter: str, value: object, allowed: str) -> Non
 
 
 def from_mapping(cls: type[Settings], values: Mapping[str, Any], where: str) -> Settings:
-    """A settings object from plain values; an unknown or missing name is a ``ConfigError``."""
-    known = [field.name for field in fields(cls)]
+    """A settings object from plain values.
+
+    Raises:
+        ConfigError: an unknown or missing name, or a value of another type; a number that is not finite fits none.
+    """
+    require(isinstance(values, Mapping), where, values, "a mapping of names to values")
+    known = get_type_hints(cls)
     for name in values:
-        require(name in known, where, name, f"one of {', '.join(known)}")
+        require(name in known, where, name, f"one of {', '.join(field.name for field in fields(cls))}")
+        require(_fits(values[name], known[name]), f"{where}.{name}", values[name], f"of type {_word(known[name])}")
     try:
         return cls(**values)
     except TypeError as error:
         raise ConfigError(f"{where}: {error}") from None
+
+
+def _fits(value: object, hint: Any) -> bool:
+    """Whether a plain value is of an annotated type: numbers, texts, lists and mappings of them, and unions."""
+    if hint is Any:
+        return True
+    if get_origin(hint) in (UnionType, Union):
+        return any(_fits(value, one) for one in get_args(hint))
+    kind = get_origin(hint) or hint
+    if kind is Literal:
+        return value in get_args(hint)
+    if kind is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    if kind is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    if kind in (list, tuple):
+        return isinstance(value, (list, tuple)) and all(_fits(item, get_args(hint)[0]) for item in value)
+    return isinstance(value, kind)
+
+
+def _word(hint: Any) -> str:
+    return hint.__name__ if isinstance(hint, type) and not get_args(hint) else str(hint)

@@ -22,7 +22,8 @@ from robopos.arrays import Floats
 from robopos.errors import BundleError, ConfigError, RoboposError
 from robopos.files import whole_folder
 from robopos.model.network import SequenceTransformer
-from robopos.model.settings import ModelSettings
+from robopos.model.settings import SIZES, ModelSettings
+from robopos.plain_yaml import read_yaml
 from robopos.sequences import Normalization, SequenceLayout, compose, with_center
 from robopos.settings import from_mapping
 
@@ -74,12 +75,13 @@ class Bundle:
         Raises:
             ConfigError: a rule that is not a positive number of seconds.
         """
-        given = {"max_gap_s": max_gap_s, "max_lateness_s": max_lateness_s}
-        rules = {name: seconds for name, seconds in given.items() if seconds is not None}
-        for name, seconds in rules.items():
-            if not 0 < seconds < math.inf:
+        for name, seconds in (("max_gap_s", max_gap_s), ("max_lateness_s", max_lateness_s)):
+            if seconds is not None and not 0 < seconds < math.inf:
                 raise ConfigError(f"{name} is {seconds:g}, must be a number of seconds > 0")
-        return replace(self, layout=replace(self.layout, **rules))
+        own = self.layout
+        gap_s = own.max_gap_s if max_gap_s is None else max_gap_s
+        lateness_s = own.max_lateness_s if max_lateness_s is None else max_lateness_s
+        return replace(self, layout=replace(own, max_gap_s=gap_s, max_lateness_s=lateness_s))
 
     def limits(self) -> dict[str, list[float]]:
         """Per target: the training range and a margin."""
@@ -134,12 +136,17 @@ class Bundle:
             layout = SequenceLayout.from_dict(description["sequence"])
             settings = from_mapping(ModelSettings, description["model"], "model")
             normalization = Normalization.from_dict(description["normalization"], layout)
+            state = _read_weights(folder / WEIGHTS)
+            _check_sizes(layout, settings, state, folder)
             network = SequenceTransformer(layout, settings)
+        except BundleError:
+            raise
         except KeyError as error:
             raise BundleError(f"{folder / DESCRIPTION}: the entry {error} is missing") from None
         except RoboposError as error:
             raise BundleError(f"{folder / DESCRIPTION}: {error}") from None
-        state = _read_weights(folder / WEIGHTS)
+        except (TypeError, ValueError, AttributeError, RuntimeError, OverflowError, MemoryError) as error:
+            raise BundleError(f"{folder / DESCRIPTION}: describes no network: {_one_line(error)[:200]}") from None
         if _increments(state) != description.get("increments"):
             raise BundleError(f"{folder}: the position increments of {DESCRIPTION} and {WEIGHTS} differ")
         try:
@@ -224,11 +231,9 @@ def _increments(state: Mapping[str, Tensor]) -> dict[str, list[int]]:
 def _read_description(folder: Path) -> dict[str, Any]:
     path = folder / DESCRIPTION
     try:
-        description = yaml.safe_load(path.read_text())
+        description = read_yaml(path, BundleError)
     except FileNotFoundError:
         raise BundleError(f"{folder}: no bundle there ({DESCRIPTION} is missing)") from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise BundleError(f"{path}: cannot be read: {_one_line(error)}") from None
     if not isinstance(description, dict) or not isinstance(description.get("format"), int):
         raise BundleError(f"{path}: not a bundle description (no format number)")
     if description["format"] != FORMAT:
@@ -240,6 +245,8 @@ def _read_description(folder: Path) -> dict[str, Any]:
 
 
 def _read_weights(path: Path) -> dict[str, Tensor]:
+    if path.exists() and not path.is_file():
+        raise BundleError(f"{path}: is no regular file")
     try:
         state = load_file(path)
     except FileNotFoundError:
@@ -250,6 +257,14 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
             raise BundleError(f"{path}: the weights {name} are not finite")
     return state
+
+
+def _check_sizes(layout: SequenceLayout, settings: ModelSettings, state: Mapping[str, Tensor], folder: Path) -> None:
+    """Refuse a short text that describes a huge network, before it is made: the weights must be there."""
+    dim, outputs = SIZES[settings.size].dim, len(layout.targets) * (2 if settings.loss == "gaussian" else 1)
+    for name, shape in {"embed.weight": (dim, 2 * layout.num_features), "head.out.weight": (outputs, dim)}.items():
+        if name not in state or tuple(state[name].shape) != shape:
+            raise BundleError(f"{folder / WEIGHTS}: does not fit {DESCRIPTION}: {name} must have shape {shape}")
 
 
 def _one_line(error: BaseException) -> str:

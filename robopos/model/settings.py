@@ -10,6 +10,8 @@ from robopos.settings import require
 
 LOSSES = ("mse", "huber", "gaussian")
 
+MAX_TOKENS = 65_536  # the ring of the largest network takes 5 GB with so many
+
 
 class Size(NamedTuple):
     """Depth, width and heads of a preset."""
@@ -53,7 +55,12 @@ class ModelSettings:
 
     def __post_init__(self) -> None:
         require(self.size in SIZES, "model.size", self.size, f"one of {', '.join(SIZES)}")
-        require(self.context >= 1, "model.context", self.context, "a number of tokens >= 1")
+        require(
+            1 <= self.context <= MAX_TOKENS, "model.context", self.context, f"a number of tokens from 1 to {MAX_TOKENS}"
+        )
+        require(
+            self.window <= 2 * MAX_TOKENS, "model.window", self.window, f"a number of tokens up to {2 * MAX_TOKENS}"
+        )
         require(
             self.context_s is None or (math.isfinite(self.context_s) and self.context_s > 0),
             "model.context_s",

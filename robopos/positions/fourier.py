@@ -12,6 +12,8 @@ from robopos.positions.base import AdditiveEncoding, Clock, Options, clock_of
 from robopos.positions.periods import frequencies_of, periods_for
 from robopos.positions.phases import learned_angle
 
+MOST = 8192  # features, and units of the hidden layer
+
 
 class FourierEncoding(AdditiveEncoding):
     """Cosines and sines of learned frequencies, scaled by 1/√features, then Linear, GELU, Linear.
@@ -54,10 +56,10 @@ class FourierEncoding(AdditiveEncoding):
         super().__init__(dim, clock_of(clock, min_period_s, max_period_s))
         features = dim + dim % 2 if features is None else features
         hidden = dim if hidden is None else hidden
-        if features < 2 or features % 2:
-            raise PositionError(f"features is {features}; cosines and sines come in pairs, so it must be even")
-        if hidden < 1:
-            raise PositionError(f"hidden is {hidden}; it must be at least 1")
+        if not 2 <= features <= MOST or features % 2:
+            raise PositionError(f"features is {features}; cosines and sines come in pairs: even, from 2 to {MOST}")
+        if not 1 <= hidden <= MOST:
+            raise PositionError(f"hidden is {hidden}; it must be from 1 to {MOST}")
         periods = periods_for(self.clock, features // 2, base, min_period_s, max_period_s)
         self.frequency = nn.Parameter(frequencies_of(self.clock, periods))
         self.mlp = nn.Sequential(nn.Linear(features, hidden), nn.GELU(), nn.Linear(hidden, dim))

@@ -15,6 +15,7 @@ from robopos.positions.positions import Positions
 from robopos.stamps import NS_PER_S
 
 MAX_LENGTH = 1024
+MOST_ROWS = 1 << 20
 MAX_S = 10.0
 
 
@@ -60,8 +61,10 @@ class LearnedEncoding(AdditiveEncoding):
         if self.clock == "index" and (max_s is not None or strict is not None):
             raise PositionError("max_s and strict belong to the clock 'time'; 'index' takes max_length")
         shortest = 1 if self.clock == "index" else 2
-        if max_length < shortest:
-            raise PositionError(f"max_length is {max_length}; a table on {self.clock} needs {shortest} or more")
+        if not shortest <= max_length <= MOST_ROWS:
+            raise PositionError(
+                f"max_length is {max_length}; a table on {self.clock} has {shortest} to {MOST_ROWS} rows"
+            )
         self.strict = self.clock == "index" or bool(strict)
         self.step_ns = _step_ns(MAX_S if max_s is None else max_s, max_length) if self.clock == "time" else 1
         self.weight = nn.Parameter(torch.empty(max_length, dim).normal_(std=0.02))

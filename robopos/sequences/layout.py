@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from itertools import pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from robopos.errors import ConfigError, SequenceError
 from robopos.sequences.geometry import ANGLE, KINDS, LINEAR, QUATERNION, quaternion_columns
 from robopos.sequences.settings import SequenceSettings, StreamSettings, covers
-from robopos.stamps import Clock
+from robopos.stamps import CLOCKS, Clock
 
 if TYPE_CHECKING:
     from robopos.logs import Log, Stream, StreamSpec
+
+MAX_S = 1e9  # no time is longer: 31 years
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,29 @@ class InputStream:
     max_rate_hz: float | None
     max_interpolation_s: float
     interpolation: str
+
+    def check(self) -> None:
+        """Raise ``ConfigError`` where a value is of another kind than it must be."""
+        texts = (
+            self.name,
+            self.topic,
+            self.type,
+            self.schema,
+            self.encoding,
+            self.clock,
+            self.role,
+            self.interpolation,
+        )
+        lists = (self.fields, self.transforms, self.kinds, self.units, self.frame_ids)
+        if not all(isinstance(text, str) for text in texts) or not all(
+            isinstance(words, tuple) and all(isinstance(word, str) for word in words) for words in lists
+        ):
+            raise ConfigError(f"sequence description: stream {self.name!r}: names, types and fields must be texts")
+        rate = self.max_rate_hz
+        if self.clock not in CLOCKS or not isinstance(self.input, bool) or not (rate is None or 0 < rate < math.inf):
+            raise ConfigError(
+                f"sequence description: stream {self.name!r}: clock, input or max_rate_hz has a wrong value"
+            )
 
     @cached_property
     def plain(self) -> bool:
@@ -103,10 +130,12 @@ class SequenceLayout:
 
     @property
     def num_features(self) -> int:
+        """F: all that the model sees of a token."""
         return int(self.gap_slice.stop)
 
     @property
     def feature_names(self) -> tuple[str, ...]:
+        """(F,) ``stream.field``, then ``age.stream`` and ``gap``."""
         names = [f"{s.name}.{feature}" for s in self.streams if s.input for feature in s.feature_names]
         names += [f"age.{self.streams[n].name}" for n in self.aged]
         return (*names, "gap") if self.gap_feature else tuple(names)
@@ -118,6 +147,7 @@ class SequenceLayout:
 
     @property
     def target_names(self) -> tuple[str, ...]:
+        """(T,) ``stream.field``."""
         return tuple(f"{self.streams[s].name}.{self.streams[s].fields[f]}" for s, f in self.targets)
 
     @property
@@ -131,10 +161,12 @@ class SequenceLayout:
 
     @property
     def target_units(self) -> tuple[str, ...]:
+        """(T,) SI units, "" where none is known."""
         return tuple(self.streams[s].units[f] for s, f in self.targets)
 
     @cached_property
     def target_kinds(self) -> tuple[str, ...]:
+        """(T,) ``linear``, ``angle`` or ``quaternion``."""
         return tuple(self.streams[s].kinds[f] for s, f in self.targets)
 
     @cached_property
@@ -182,7 +214,17 @@ class SequenceLayout:
     def _check(self) -> None:
         if not self.streams or not self.targets or not self.horizons_s or not self.inputs:
             raise ConfigError("sequence description: streams, inputs, targets and horizons_s must not be empty")
+        names = [stream.name for stream in self.streams]
+        if len(set(names)) != len(names):
+            raise ConfigError(f"sequence description: two of the streams {', '.join(names)} have one name")
+        if not (all(0 <= h < MAX_S for h in self.horizons_s) and 0 < self.max_gap_s < MAX_S):
+            raise ConfigError(f"sequence description: horizons_s and max_gap_s must be times up to {MAX_S:g} s")
+        if any(a >= b for a, b in pairwise(self.horizons_s)):
+            raise ConfigError("sequence description: horizons_s must ascend")
+        if self.max_lateness_s is not None and not 0 < self.max_lateness_s <= self.max_gap_s:
+            raise ConfigError("sequence description: max_lateness_s must be null or a time up to max_gap_s")
         for stream in self.streams:
+            stream.check()
             lengths = {len(stream.fields), len(stream.transforms), len(stream.kinds), len(stream.units)}
             if len(lengths) != 1 or not set(stream.kinds) <= set(KINDS):
                 raise ConfigError(
