@@ -129,7 +129,7 @@ def test_a_bad_row_is_named(make, expected):
         make()
 
 
-def test_members_are_checked(tmp_path):
+def test_a_changed_member_of_an_archive_is_refused(tmp_path):
     wheel = tmp_path / "some.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.writestr("gtsam/Data/Plaza1_DR.txt", "changed")

@@ -92,7 +92,7 @@ def protobuf_thing() -> tuple[bytes, type]:
     return files.SerializeToString(), message_factory.GetMessageClass(pool.FindMessageTypeByName("robot.Thing"))
 
 
-def test_protobuf(tmp_path: Path) -> None:
+def test_protobuf_messages_read_as_columns(tmp_path: Path) -> None:
     schema, thing = protobuf_thing()
     payloads = []
     for i in range(4):
@@ -158,7 +158,7 @@ def test_ros1_messages_in_mcap(tmp_path: Path) -> None:
     assert Decoder("sensor_msgs/JointState", text, ["header.seq"], "ros1").decode(payloads[4]).values.tolist() == [4]
 
 
-def test_ros1_bag(tmp_path: Path) -> None:
+def test_a_ros1_bag_reads_as_its_messages(tmp_path: Path) -> None:
     store, _, payloads = ros1_messages()
     with Bag1(tmp_path / "r.bag") as bag:
         connection = bag.add_connection("/t", "sensor_msgs/msg/JointState", typestore=store)
@@ -175,7 +175,7 @@ def test_ros1_bag(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("plugin", list(StoragePlugin))
 @pytest.mark.parametrize("version", [8, 9])
-def test_rosbag2_folders(tmp_path: Path, plugin: StoragePlugin, version: int) -> None:
+def test_a_rosbag2_folder_reads_in_either_storage(tmp_path: Path, plugin: StoragePlugin, version: int) -> None:
     store = get_typestore(Stores.ROS2_HUMBLE)
     kind = "geometry_msgs/msg/Vector3"
     with Bag2(tmp_path / "bag", version=version, storage_plugin=plugin) as bag:  # type: ignore[arg-type]

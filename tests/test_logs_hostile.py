@@ -368,7 +368,7 @@ def test_two_clocks_twenty_minutes_apart_are_not_mixed(tmp_path: Path) -> None:
     assert read_log(path, SPEC)["t"].offset_ns == -late
 
 
-def test_clocks_by_choice(tmp_path: Path) -> None:
+def test_each_stream_reads_by_the_clock_it_asks_for(tmp_path: Path) -> None:
     path = tmp_path / "clocks.mcap"
     messages = [LogMessage("/twist", TWIST, 100 + i, payload(i, 50 + i), publish_time_ns=80 + i) for i in range(3)]
     messages += [LogMessage("/bare", "geometry_msgs/msg/Twist", 100 + i, {}, publish_time_ns=90 + i) for i in range(3)]

@@ -40,7 +40,7 @@ def test_bursts_do_not_tell_what_is_missing() -> None:
     assert drops is None
 
 
-def test_offset_and_drift() -> None:
+def test_offset_and_drift_of_two_clocks_are_found() -> None:
     log = np.arange(1000, dtype=np.int64) * 10 * MS
     clock = log - 5 * MS + (log * 50e-6).astype(np.int64)
     offset = offset_of(clock, log)

@@ -13,7 +13,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "positions.md"
 
 
 @pytest.mark.parametrize("code", re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL))
-def test_the_code_runs(code: str) -> None:
+def test_the_code_of_the_page_runs(code: str) -> None:
     names: dict[str, object] = {}
     exec(compile(code, str(PAGE), "exec"), names)
     assert names["out"].shape == (1, 8, 4, 32)

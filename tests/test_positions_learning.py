@@ -34,7 +34,7 @@ def test_gradients_of_additive_schemes(clock: str, scheme: str) -> None:
 
 
 @pytest.mark.parametrize("clock", ["index", "time"])
-def test_gradients_of_relative(clock: str) -> None:
+def test_gradients_of_relative_are_exact(clock: str) -> None:
     bias = RelativeBias(3, clock=clock).double()
     torch.nn.init.normal_(bias.weight)
     ticks = TICKS[clock]

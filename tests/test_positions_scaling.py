@@ -100,6 +100,6 @@ def test_scaling_by_name_leaves_cached_keys_valid() -> None:
         ({"clock": "time", "scaling": "yarn", "factor": 2.0, "original_length": 9}, "other clock"),
     ],
 )
-def test_errors(options: dict, message: str) -> None:
+def test_a_scaling_that_makes_no_sense_is_named(options: dict, message: str) -> None:
     with pytest.raises(PositionError, match=message):
         RotaryEmbedding(64, **options)

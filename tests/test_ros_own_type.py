@@ -44,7 +44,7 @@ def test_imu_says_minus_one_for_what_it_does_not_hold():
     assert math.isnan(message.linear_acceleration.x)
 
 
-def test_covariance_from_std():
+def test_covariance_is_the_square_of_the_std():
     fields = {"angular_velocity.x": 1.0, "angular_velocity.z": 2.0}
     message = own("sensor_msgs/msg/Imu", fields, [0.5, 3.0])
     assert np.diag(message.angular_velocity_covariance.reshape(3, 3)).tolist() == [0.25, UNPREDICTED, 9.0]

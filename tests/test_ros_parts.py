@@ -165,7 +165,7 @@ def test_latencies_forget_what_is_old():
     assert latencies.percentiles_ms() == {}
 
 
-def test_rates_and_ages():
+def test_rates_and_ages_follow_what_was_received():
     rates = Rates()
     assert rates.update({"imu": 5}) == {}
     time.sleep(0.1)

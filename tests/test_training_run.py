@@ -26,7 +26,7 @@ def test_a_run_leaves_bundle_checkpoints_and_logs(trained: Path):
     assert (trained / "csv" / "config.yaml").is_file()
 
 
-def test_it_learns(trained: Path):
+def test_a_training_beats_holding_the_last_value(trained: Path):
     rows = Bundle.load(trained / "bundle").metrics
     skills = [row["skill_hold_last"] for row in rows]
     assert np.mean(skills) > 0.3, skills

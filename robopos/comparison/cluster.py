@@ -54,8 +54,13 @@ def run_ray(data: StudyData, out: Path, keys: Sequence[CellKey], address: str, w
     except ModuleNotFoundError:
         raise ConfigError("--ray needs Ray: pip install 'robopos[ray]'") from None
     try:
-        cores = {"num_cpus": workers} if address == LOCAL and workers else {}
-        ray.init(address=address, log_to_driver=False, include_dashboard=False if address == LOCAL else None, **cores)
+        here = address == LOCAL
+        ray.init(
+            address=address,
+            num_cpus=workers if here else None,
+            include_dashboard=False if here else None,
+            log_to_driver=False,
+        )
     except (ConnectionError, ValueError, RuntimeError) as error:
         raise ConfigError(f"--ray {address}: {' '.join(str(error).split())[:200]}") from None
     try:
