@@ -106,9 +106,11 @@ def _choose(path: Path, report: LogReport) -> list[_Chosen]:
         # Only positions without a bound: they are what there is to predict.
         chosen[0] = chosen[0]._replace(targets=chosen[0].unbounded[:1])
     if not chosen:
-        known = ", ".join(sorted({short_name(topic.type) for topic in report.topics})) or "none"
+        there = ", ".join(sorted({short_name(topic.type) for topic in report.topics})) or "none"
         raise LogError(
-            f"{path}: no topic with {_FEWEST} messages or more holds numbers that change; the types there are {known}"
+            f"{path}: no topic of a type that the draft knows has {_FEWEST} messages or more with numbers that change; "
+            f"the types there are {there}, the draft knows {', '.join(sorted(_FIELDS))}: name topic and fields of any "
+            "other numeric type in a configuration of your own"
         )
     return chosen
 

@@ -17,7 +17,7 @@ from robopos.sequences.features import log_elapsed, transform_rows
 from robopos.sequences.layout import SequenceLayout
 
 if TYPE_CHECKING:
-    from robopos.logs import Log
+    from robopos.logs import Log, Stream
 
 
 @dataclass(frozen=True)
@@ -83,18 +83,13 @@ def read_messages(logs: Sequence[Log], layout: SequenceLayout) -> TokenTable:
 
 def _read_one(log: Log, layout: SequenceLayout, number: int, first_segment: int) -> TokenTable:
     streams = [log[s.name] for s in layout.streams]
-    for described, stream in zip(layout.streams, streams, strict=True):
-        if tuple(stream.names) != described.fields:
-            raise SequenceError(
-                f"{', '.join(map(str, log.paths))}: topic {stream.topic} has the fields {', '.join(stream.names)}, "
-                f"expected {', '.join(described.fields)}"
-            )
+    values = [s.values[:, _columns(d.fields, s, log)] for d, s in zip(layout.streams, streams, strict=True)]
     kind = np.concatenate([np.full(len(s.time_ns), i) for i, s in enumerate(streams)])
     row = np.concatenate([np.arange(len(s.time_ns)) for s in streams])
     time_ns = np.concatenate([s.time_ns for s in streams])
     arrival_ns = np.concatenate([s.arrival_ns for s in streams])
     file_order = np.concatenate([s.order for s in streams])
-    measured = np.concatenate([np.isfinite(s.values).any(axis=1) for s in streams])
+    measured = np.concatenate([np.isfinite(v).any(axis=1) for v in values])
     arrival = np.lexsort((file_order, arrival_ns))
 
     admission = Admission.of(layout)
@@ -110,11 +105,10 @@ def _read_one(log: Log, layout: SequenceLayout, number: int, first_segment: int)
 
     features = np.full((len(arrival), layout.num_features), np.nan)
     observed = np.full((len(arrival), len(layout.targets)), np.nan)
-    for i, (described, stream) in enumerate(zip(layout.streams, streams, strict=True)):
+    for i, described in enumerate(layout.streams):
         rows = np.flatnonzero(kind == i)
-        values = stream.values[row[rows]]
         for part in _runs(segment[rows]):
-            made = transform_rows(described, values[part], time_ns[rows[part]], None)
+            made = transform_rows(described, values[i][row[rows[part]]], time_ns[rows[part]], None)
             if described.input:
                 features[rows[part], layout.feature_slices[i]] = made.features
             for t, (s, field) in enumerate(layout.targets):
@@ -169,6 +163,17 @@ def last_true(mask: NDArray[np.bool_]) -> Ints:
 def _running_max(values: Ints, segment: Ints) -> Ints:
     parts = [np.maximum.accumulate(values[part]) for part in _runs(segment)]
     return np.concatenate(parts) if parts else values
+
+
+def _columns(fields: tuple[str, ...], stream: Stream, log: Log) -> list[int]:
+    """Where the fields stand in a stream: another log of the robot may list its joints in another order."""
+    missing = [field for field in fields if field not in stream.names]
+    if missing:
+        raise SequenceError(
+            f"{', '.join(map(str, log.paths))}: topic {stream.topic} has no field {', '.join(missing)}; "
+            f"it has {', '.join(stream.names)}"
+        )
+    return [stream.names.index(field) for field in fields]
 
 
 def _runs(labels: Ints) -> list[slice]:
