@@ -68,12 +68,14 @@ def _check_memory(reading: Reading, rows: int) -> None:
 
 def _first_names(reading: Reading) -> None:
     """Let the first message that decodes name the columns, before threads share the decoder."""
+    damage = ""
     for part, channel, count in reading.blocks():
         if reading.decoder.named:
             return
         try:
             opened = part.open()
-        except LogError:
+        except LogError as error:
+            damage = damage or f"{error}; no other chunk of the topic helps"
             continue
         for at in part.container.offsets(part.block, channel)[:count].tolist():
             try:
@@ -83,7 +85,7 @@ def _first_names(reading: Reading) -> None:
             except LogError:
                 continue
     if not reading.decoder.named:
-        raise LogError(f"{reading.where}: not one message decodes as {reading.type}")
+        raise LogError(damage or f"{reading.where}: not one message decodes as {reading.type}")
 
 
 def _run(part: Part, jobs: list[_Job]) -> tuple[list[Tally], str]:
