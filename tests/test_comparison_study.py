@@ -18,7 +18,7 @@ import pytest
 import torch
 import yaml
 from conftest import SEQUENCE, write_yaml
-from test_sequences_dataset import sequence_settings
+from sequences_support import sequence_settings
 
 from robopos.cli import main
 from robopos.comparison import CellKey, Study, StudySettings

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import SEQUENCE
-from test_sequences_dataset import sequence_settings
+from sequences_support import sequence_settings
 
 from robopos.errors import ConfigError
 from robopos.logs import read_log

@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import SEQUENCE, arm_messages
+from conftest import arm_messages
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sequences_support import sequence_settings
 
 from robopos.errors import ConfigError, SequenceError
 from robopos.logs import Log, read_log, write_log
@@ -21,20 +22,13 @@ from robopos.sequences import (
     Normalization,
     SequenceDataset,
     SequenceLayout,
-    SequenceSettings,
     SplitSettings,
-    StreamSettings,
     TokenColumns,
     WindowSampler,
     log_streams,
     read_messages,
     resolve_layout,
 )
-
-
-def sequence_settings(**changes: object) -> SequenceSettings:
-    streams = {name: StreamSettings(**values) for name, values in SEQUENCE["streams"].items()}
-    return replace(SequenceSettings(**(SEQUENCE | {"streams": streams})), **changes)
 
 
 @pytest.fixture(scope="module")
@@ -45,74 +39,6 @@ def log(arm_log: Path) -> Log:
 @pytest.fixture(scope="module")
 def layout(log: Log) -> SequenceLayout:
     return resolve_layout(sequence_settings(), log)
-
-
-def test_layout_names_features_and_targets_and_survives_plain_types(layout: SequenceLayout):
-    assert layout.feature_names[:2] == ("joints.position[shoulder]", "joints.position[elbow]")
-    assert layout.target_names == (
-        "joints.position[shoulder]",
-        "joints.position[elbow]",
-        "imu.angular_velocity.x",
-    )
-    assert layout.num_features == 5
-    assert SequenceLayout.from_dict(layout.to_dict()) == layout
-
-
-@pytest.fixture
-def otherwise(tmp_path: Path) -> Path:
-    """The log of `arm_log`, its joints listed in the other order."""
-    turned = []
-    for message in arm_messages():
-        content = dict(message.message)
-        if "name" in content:
-            content |= {"name": content["name"][::-1], "position": content["position"][::-1]}
-        turned.append(message._replace(message=content))
-    return write_log(tmp_path / "otherwise.mcap", turned)
-
-
-def test_logs_may_list_their_joints_in_different_orders(arm_log: Path, otherwise: Path):
-    asked = sequence_settings(
-        streams=sequence_settings().streams | {"joints": StreamSettings("/joint_states", ["position"])}
-    )
-    one, other = (read_log(path, log_streams(asked)) for path in (arm_log, otherwise))
-    assert one["joints"].names == other["joints"].names[::-1]
-    layout = resolve_layout(asked, one)
-    tables = [read_messages([each], layout) for each in (one, other)]
-    np.testing.assert_array_equal(tables[0].features, tables[1].features)
-    np.testing.assert_array_equal(tables[0].observed, tables[1].observed)
-    both = SequenceDataset.build([one, other], layout)
-    assert len(both.table) == 2 * len(tables[0])
-
-
-def test_a_field_that_another_log_lacks_is_named(log: Log, layout: SequenceLayout):
-    poor = log["joints"]
-    fewer = Log(dict(log) | {"joints": replace(poor, names=("position[wrist]", *poor.names[1:]))}, log.paths, ())
-    with pytest.raises(
-        SequenceError, match=r"topic /joint_states has no field position\[shoulder\]; it has position\[wrist\], "
-    ):
-        read_messages([fewer], layout)
-
-
-def test_a_target_that_is_no_field_is_named(log: Log):
-    with pytest.raises(ConfigError, match=r"stream imu has no field 'temperature'; it has angular_velocity\.x"):
-        resolve_layout(sequence_settings(targets={"imu": ["temperature"]}), log)
-
-
-@pytest.mark.parametrize(
-    ("change", "match"),
-    [
-        ({"horizons_s": [0.2, 0.1]}, "horizons_s .* ascending"),
-        ({"horizons_s": [-1.0]}, "horizons_s is -1.0"),
-        ({"targets": {"lidar": ["x"]}}, "targets is 'lidar', must be one of the streams joints, imu"),
-        ({"clock": "wall"}, "clock is 'wall', must be one of header, log, publish"),
-        ({"max_gap_s": math.nan}, "max_gap_s is nan"),
-        ({"max_lateness_s": 3.0}, "max_lateness_s is 3.0"),
-        ({"streams": {}}, "streams is {}"),
-    ],
-)
-def test_wrong_settings_name_the_parameter(change: dict, match: str):
-    with pytest.raises(ConfigError, match=match):
-        sequence_settings(**change)
 
 
 def test_tokens_stand_in_arrival_order_with_their_header_times(log: Log, layout: SequenceLayout):

@@ -15,7 +15,7 @@ import pytest
 import torch
 from conftest import training_config, write_yaml
 from lightning import Callback
-from test_sequences_dataset import sequence_settings
+from sequences_support import sequence_settings
 
 from robopos.cli import main
 from robopos.errors import ConfigError
