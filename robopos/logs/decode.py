@@ -69,6 +69,7 @@ def _check_memory(reading: Reading, rows: int) -> None:
 def _first_names(reading: Reading) -> None:
     """Let the first message that decodes name the columns, before threads share the decoder."""
     damage = ""
+    first = ""
     for part, channel, count in reading.blocks():
         if reading.decoder.named:
             return
@@ -82,10 +83,11 @@ def _first_names(reading: Reading) -> None:
                 length = int.from_bytes(opened[at + 1 : at + 9], "little")
                 reading.decoder.read(opened[at + 31 : at + 9 + length])
                 return
-            except LogError:
-                continue
+            except LogError as error:
+                first = first or str(error)
     if not reading.decoder.named:
-        raise LogError(damage or f"{reading.where}: not one message decodes as {reading.type}")
+        kind = reading.type or reading.encoding
+        raise LogError(damage or f"{reading.where}: not one message decodes as {kind}; the first: {first}")
 
 
 def _run(part: Part, jobs: list[_Job]) -> tuple[list[Tally], str]:

@@ -125,11 +125,11 @@ class _Parser:
             self.type(modules)
             constant = self.next()
             self.next("=")
-            value = ""
+            value = []
             while self.peek() != ";":
-                value += self.next()
-            if value.isdigit() and len(value) <= 9:  # others are no sizes of arrays
-                self.constants[constant] = int(value)
+                value.append(self.next())
+            if len(value) == 1 and value[0].isdigit() and len(value[0]) <= 9:  # others are no sizes of arrays
+                self.constants[constant] = int(value[0])
         elif kind == "enum":
             alias = self.next()
             while self.next() != "}":
