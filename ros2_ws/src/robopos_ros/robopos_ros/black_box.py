@@ -19,7 +19,7 @@ from mcap.writer import CompressionType, Writer
 from robopos.errors import ServingError
 from robopos.logs import schema_text
 from robopos.sequences import InputStream
-from robopos.serving.trajectory import TOPIC_PREFIX, TRAJECTORY
+from robopos.serving import TOPIC_PREFIX, TRAJECTORY
 
 MOST_WAITING = 50_000  # records; a disk that slow cannot record this stream
 

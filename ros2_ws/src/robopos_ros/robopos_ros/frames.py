@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from robopos.logs.schema import parse_schema
+from robopos.logs import parse_schema
 from robopos.logs.template import has_header
 from robopos.sequences import InputStream
 

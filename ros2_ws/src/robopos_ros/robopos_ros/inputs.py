@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rclpy.qos import QoSPolicyKind, QoSProfile, QoSReliabilityPolicy
 from rclpy.qos_overriding_options import QoSOverridingOptions
 
-from robopos.logs.schema import long_name
+from robopos.logs import long_name
 from robopos.sequences import InputStream
-from robopos.sequences.admission import NS_PER_S
 from robopos.serving import Engine
+from robopos.stamps import NS_PER_S
 from robopos_ros.frames import Frames
 from robopos_ros.health import InputHealth
 from robopos_ros.inference import Inference, Received

@@ -10,7 +10,7 @@ from builtin_interfaces.msg import Time
 from numpy.typing import NDArray
 from std_msgs.msg import Float64MultiArray, MultiArrayDimension
 
-NS = 1_000_000_000
+from robopos.stamps import NS_PER_S
 
 
 def time_message(time_ns: int) -> Time:
@@ -19,7 +19,7 @@ def time_message(time_ns: int) -> Time:
     Raises:
         OverflowError: the seconds are outside the stamp's 32 bits.
     """
-    sec, nanosec = divmod(time_ns, NS)
+    sec, nanosec = divmod(time_ns, NS_PER_S)
     if not -(2**31) <= sec < 2**31:
         raise OverflowError(f"the time {time_ns} ns does not fit the 32-bit seconds of a ROS 2 stamp")
     return Time(sec=sec, nanosec=nanosec)

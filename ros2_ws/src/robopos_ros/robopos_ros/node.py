@@ -15,8 +15,7 @@ from std_srvs.srv import Trigger
 from robopos import __version__
 from robopos.errors import RoboposError, ServingError
 from robopos.model import Bundle, bundle_hash
-from robopos.serving import Engine
-from robopos.serving.steps import STEPS
+from robopos.serving import STEPS, Engine
 from robopos_ros.black_box import BlackBox
 from robopos_ros.health import InputHealth
 from robopos_ros.inference import Inference

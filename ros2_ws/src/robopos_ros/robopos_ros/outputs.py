@@ -14,9 +14,9 @@ from trajectory_msgs.msg import JointTrajectory
 
 from robopos.errors import ServingError
 from robopos.sequences import InputStream
-from robopos.serving import Engine, Prediction
-from robopos.serving.trajectory import TrajectoryWriter
-from robopos_ros.messages import NS, labelled_array
+from robopos.serving import Engine, Prediction, TrajectoryWriter
+from robopos.stamps import NS_PER_S
+from robopos_ros.messages import labelled_array
 from robopos_ros.own_type import OwnType
 from robopos_ros.parameters import Settings
 from robopos_ros.types import message_class
@@ -170,7 +170,7 @@ class Outputs:
                 stream.at_horizon.publish(labelled_array(horizon_s, stream.names, row))
             elif np.abs(row).max() <= FLOAT32_MOST:
                 stds = None if std is None else std[stream.row].tolist()
-                stream.at_horizon.publish(stream.own_type.make(at_ns + round(horizon_s * NS), row.tolist(), stds))
+                stream.at_horizon.publish(stream.own_type.make(at_ns + round(horizon_s * NS_PER_S), row.tolist(), stds))
         return data
 
     def listeners(self) -> dict[str, int]:

@@ -18,11 +18,10 @@ from rosgraph_msgs.msg import Clock
 from trajectory_msgs.msg import JointTrajectory
 
 from robopos.errors import ServingError
-from robopos.logs import RawMessage
-from robopos.logs.schema import long_name
+from robopos.logs import RawMessage, long_name
+from robopos.stamps import NS_PER_S
 from robopos_ros.types import message_class
 
-NS = 1_000_000_000
 SETTLE_S = 0.5  # after the last new subscription
 DEPTH = 1000  # messages that a slow subscriber may be behind
 
@@ -58,7 +57,7 @@ class Player:
         self.messages = [message for message in messages if message.topic in self._publishers]
         self.published = self.answered = 0
         self.latest_s = 0.0
-        self._clock_step_ns = None if clock_hz is None else round(NS / clock_hz)
+        self._clock_step_ns = None if clock_hz is None else round(NS_PER_S / clock_hz)
         self._clock = None if clock_hz is None else self._node.create_publisher(Clock, "/clock", 100)
         self._clock_told_ns: int | None = None
         self._answers_below = None if answers is None else answers.rstrip("/")
@@ -102,11 +101,11 @@ class Player:
         """Play once, each message when it is due."""
         first_ns, started_s = self.messages[0].log_time_ns, time.monotonic()
         for message in self.messages:
-            due_s = started_s + (message.log_time_ns - first_ns) / NS / rate
+            due_s = started_s + (message.log_time_ns - first_ns) / NS_PER_S / rate
             while (left_s := due_s - time.monotonic()) > 0 and not stop.is_set():
                 if self._clock_step_ns is not None:
-                    self._tell_clock(message.log_time_ns - round(left_s * rate * NS))
-                    left_s = min(left_s, self._clock_step_ns / NS / rate)
+                    self._tell_clock(message.log_time_ns - round(left_s * rate * NS_PER_S))
+                    left_s = min(left_s, self._clock_step_ns / NS_PER_S / rate)
                 time.sleep(min(left_s, 0.1))
             if stop.is_set():
                 return
@@ -163,7 +162,7 @@ class Player:
             return
         told_ns = self._clock_told_ns
         if told_ns is None or now_ns - told_ns >= self._clock_step_ns or (always and now_ns > told_ns):
-            self._clock.publish(Clock(clock=Time(sec=now_ns // NS, nanosec=now_ns % NS)))
+            self._clock.publish(Clock(clock=Time(sec=now_ns // NS_PER_S, nanosec=now_ns % NS_PER_S)))
             self._clock_told_ns = now_ns
 
     def drain(self, timeout_s: float = 5.0) -> None:

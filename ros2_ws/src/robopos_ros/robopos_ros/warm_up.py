@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from robopos.sequences.admission import NS_PER_S
-from robopos.serving import Engine
-from robopos.serving.stats import EngineStats, StreamStats
+from robopos.serving import Engine, EngineStats, StreamStats
+from robopos.stamps import NS_PER_S
 
 BLOCKS = (1, 8, 1)  # tokens before a prediction: alone, and as after a burst
 
