@@ -44,6 +44,7 @@ def run(args: argparse.Namespace) -> None:
     """Print the verdicts."""
     import torch
 
+    from robopos.cli.printable import printable
     from robopos.cli.show import write_json
     from robopos.errors import BundleError, SequenceError
     from robopos.logs import read_log
@@ -67,7 +68,7 @@ def run(args: argparse.Namespace) -> None:
     print(f"{args.bundle}: {bundle.settings.positions}, {len(picked)} windows of {length} messages of {args.log}")
     for verdict in verdicts:
         mark = {True: "ok", False: "FAILED", None: "-"}[verdict.passed]
-        print(f"{mark:7}{verdict.question}: {verdict.finding}")
+        print(printable(f"{mark:7}{verdict.question}: {verdict.finding}"))
     write_json(args.json, [verdict._asdict() for verdict in verdicts])
     failed = sum(verdict.passed is False for verdict in verdicts)
     if failed:

@@ -7,6 +7,7 @@ import sys
 import traceback
 from collections.abc import Callable
 
+from robopos.cli.printable import printable
 from robopos.errors import RoboposError
 
 DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
@@ -28,7 +29,8 @@ def exit_code(name: str, work: Callable[[], object], *, debug: bool = False) -> 
     except Exception as error:
         if debug:
             traceback.print_exc()
-        print(f"{name}: {_in_words(error)}", file=sys.stderr)
+        # One line, whatever names a log or a bundle holds.
+        print(printable(f"{name}: {' '.join(_in_words(error).splitlines())}"), file=sys.stderr)
         return FAILED
     return DONE
 

@@ -5,11 +5,24 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
+from robopos._version import __version__
+
 PATIENCE_S = 120
+CORE = ("lightning", "jsonargparse", "numpy", "pandas", "mcap", "safetensors", "matplotlib")
+# The extra, the modules it brings, and what asks for them.
+EXTRAS = (
+    ("rosbags", ("rosbags",), ".db3 and .bag files"),
+    ("protobuf", ("google.protobuf",), "protobuf messages"),
+    ("cache", ("pyarrow",), "the cache of read columns"),
+    ("export", ("onnx", "onnxscript", "onnxruntime"), "export --to onnx"),
+)
 
 _TORCH = """
 import json, torch
@@ -54,7 +67,7 @@ class Finding(NamedTuple):
 
 def examine() -> list[Finding]:
     """All findings, in the order in which they build on each other."""
-    found = [_python(), *_torch()]
+    found = [_python(), *_core(), *_torch(), _compiler(), *_extras()]
     ros = _ros()
     found += ros
     if ros[0].state == "ok":
@@ -65,6 +78,44 @@ def examine() -> list[Finding]:
 def _python() -> Finding:
     where = "" if sys.prefix != sys.base_prefix else " (no virtual environment)"
     return Finding("ok", "python", f"{platform.python_version()} on {platform.machine()}, {sys.prefix}{where}")
+
+
+def _core() -> list[Finding]:
+    found = [Finding("ok", "robopos", f"{__version__}, {os.path.dirname(os.path.dirname(__file__))}")]
+    for name in CORE:
+        try:
+            found.append(Finding("ok", name, version(name)))
+        except PackageNotFoundError:
+            found.append(Finding("broken", name, "not installed", f"pip install {name}"))
+    return found
+
+
+def _compiler() -> Finding:
+    name = os.environ.get("CXX", "g++")
+    where = shutil.which(name)
+    if where is None:
+        said = f"no {name}: --step compile and export --to aotinductor ask for it"
+        return Finding("missing", "compiler", said, "apt install g++, or name another in CXX")
+    return Finding("ok", "compiler", where)
+
+
+def _extras() -> list[Finding]:
+    found = []
+    for extra, modules, asking in EXTRAS:
+        missing = [module for module in modules if not _is_there(module)]
+        if missing:
+            said = f"{', '.join(missing)} not installed: for {asking}"
+            found.append(Finding("missing", extra, said, f"pip install 'robopos[{extra}]'"))
+        else:
+            found.append(Finding("ok", extra, f"for {asking}"))
+    return found
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # its parent is not there
+        return False
 
 
 def _torch() -> list[Finding]:

@@ -47,11 +47,13 @@ def _print(report: LogReport) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from robopos.cli.printable import printable
     from robopos.cli.show import console
 
     out = console()
     names = ", ".join(report.paths)
-    out.print(Text(f"{names}: {report.messages} messages in {report.duration_s:.3f} s, {report.bytes / 1e6:.2f} MB"))
+    told = f"{report.messages} messages in {report.duration_s:.3f} s, {report.bytes / 1e6:.2f} MB"
+    out.print(Text(printable(f"{names}: {told}")))
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("topic", overflow="fold")
     table.add_column("type", overflow="fold")
@@ -60,15 +62,15 @@ def _print(report: LogReport) -> None:
     for title in ("same/back/\nzero", "header−log ms\n(drift ppm)", "late %\n(max s)", "layouts", "NaN %"):
         table.add_column(title, justify="right")
     for topic in report.topics:
-        table.add_row(*(Text(cell) for cell in _cells(topic)))
+        table.add_row(*(Text(printable(cell)) for cell in _cells(topic)))
     out.print(table)
     for topic in report.topics:
         if topic.note or topic.undecoded:
             words = [topic.note] if topic.note else []
             words += [f"{topic.undecoded} messages do not fit the schema"] if topic.undecoded else []
-            out.print(Text(f"{topic.topic}: {'; '.join(words)}"))
+            out.print(Text(printable(f"{topic.topic}: {'; '.join(words)}")))
     for text in report.damage:
-        out.print(Text(f"damage: {text}"))
+        out.print(Text(printable(f"damage: {text}")))
 
 
 def _cells(topic: TopicReport) -> list[str]:

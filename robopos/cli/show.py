@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as RichProgress
 from rich.table import Table
 
+from robopos.cli.printable import printable
 from robopos.files import whole_file
 
 
@@ -59,11 +60,11 @@ class Progress:
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table; the first column on the left, numbers on the right."""
-    shown = Table(title=title, title_justify="left")
+    shown = Table(title=escape(printable(title)), title_justify="left")
     for number, column in enumerate(columns):
-        shown.add_column(column, justify="left" if number == 0 else "right", no_wrap=True)
+        shown.add_column(escape(printable(column)), justify="left" if number == 0 else "right", no_wrap=True)
     for row in rows:
-        shown.add_row(*map(escape, row))  # a field's [name] is no markup
+        shown.add_row(*(escape(printable(cell)) for cell in row))  # a field's [name] is no markup
     console().print(shown)
 
 

@@ -16,7 +16,7 @@ from robopos.training.calibration import calibrate
 from robopos.training.data import SequenceData
 from robopos.training.evaluation import predict, score
 from robopos.training.fit import StepProgress, TellStep, quiet
-from robopos.training.module import SequenceModule
+from robopos.training.module import SequenceModule, read_checkpoint
 from robopos.training.parser import TrainingParser
 
 BEST = "best"
@@ -127,6 +127,9 @@ class TrainingRun:
             self._resume = str(self.out / "checkpoints" / "last.ckpt")
         if self._resume is not None and not Path(self._resume).is_file():
             raise ConfigError(f"ckpt_path: {self._resume} is not there")
+        if self._resume is not None:
+            # Read here first: torch before 2.6 would run what a foreign file tells it to.
+            read_checkpoint(self._resume)
         data = self._cli.datamodule
         # A training shorter than an epoch is validated once all the same.
         data.batches_per_epoch = min(data.batches_per_epoch, self.steps)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import pickle
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -182,22 +184,19 @@ class SequenceModule(LightningModule):
     @classmethod
     def from_checkpoint(cls, path: str) -> SequenceModule:
         """The module of a checkpoint file, with its weights."""
+        checkpoint = read_checkpoint(path)
+        described = checkpoint["robopos"]
         try:
-            checkpoint = torch.load(path, map_location="cpu", weights_only=True)
-            described = checkpoint["robopos"]
-        except Exception as error:
-            raise ConfigError(f"{path}: not a checkpoint of robopos: {' '.join(str(error).split())[:200]}") from None
-        layout = SequenceLayout.from_dict(described["layout"])
-        module = cls(
-            from_mapping(ModelSettings, described["network"], "network"),
-            from_mapping(OptimizerSettings, described["optimizer"], "optimizer"),
-        )
-        module._take(layout, Normalization.from_dict(described["normalization"], layout), module.settings)
-        try:
+            layout = SequenceLayout.from_dict(described["layout"])
+            module = cls(
+                from_mapping(ModelSettings, described["network"], "network"),
+                from_mapping(OptimizerSettings, described["optimizer"], "optimizer"),
+            )
+            module._take(layout, Normalization.from_dict(described["normalization"], layout), module.settings)
             module.load_state_dict(checkpoint["state_dict"])
-        except RuntimeError as error:
+            module.trained = described["training"]
+        except (RuntimeError, LookupError, TypeError, ValueError, AttributeError) as error:
             raise ConfigError(f"{path}: the weights do not fit: {' '.join(str(error).split())[:200]}") from None
-        module.trained = described["training"]
         return module
 
     def bundle(self, training: dict[str, Any] | None = None, metrics: Any = ()) -> Bundle:
@@ -208,3 +207,24 @@ class SequenceModule(LightningModule):
         return Bundle(
             self.layout, self.settings, self.normalization, network, training or {}, [dict(row) for row in metrics]
         )
+
+
+def read_checkpoint(path: str) -> dict[str, Any]:
+    """What a checkpoint file holds; nothing in it is run.
+
+    Raises:
+        ConfigError: it is no regular file, is not of robopos, or holds more than tensors and plain types.
+    """
+    if Path(path).exists() and not Path(path).is_file():
+        raise ConfigError(f"{path}: is no regular file")
+    try:
+        checkpoint: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        checkpoint["robopos"]["layout"]
+    except pickle.UnpicklingError:
+        # Its own words advise to load the file without that protection.
+        raise ConfigError(
+            f"{path}: not a checkpoint of robopos: damaged, or it holds more than tensors and plain types"
+        ) from None
+    except Exception as error:
+        raise ConfigError(f"{path}: not a checkpoint of robopos: {' '.join(str(error).split())[:200]}") from None
+    return checkpoint
