@@ -31,14 +31,17 @@ def interrupted(command: list[object], ready: Callable[[], bool], folder: Path) 
         # A shell's background job ignores Ctrl-C, and its children do.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
-    deadline = time.monotonic() + 240
-    while process.poll() is None and not ready() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert process.poll() is None and ready(), process.communicate()
-    os.killpg(process.pid, signal.SIGINT)
-    _, said = process.communicate(timeout=120)
-    assert process.returncode == INTERRUPTED, said
-    return said
+    try:
+        deadline = time.monotonic() + 240
+        while process.poll() is None and not ready() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert process.poll() is None and ready(), "it ended, or never came to its work"
+        os.killpg(process.pid, signal.SIGINT)
+        _, said = process.communicate(timeout=120)
+        assert process.returncode == INTERRUPTED, said
+        return said
+    finally:
+        process.kill()
 
 
 @pytest.mark.slow
