@@ -21,6 +21,7 @@ from robopos.comparison.settings import CellKey, StudySettings
 
 CELL, FIGURES, BUNDLE = "cell.json", "figures.npz", "bundle"
 DONE, FAILED = "done", "failed"
+MAX_FIGURE_BYTES = 1 << 30  # unpacked
 # What changes the report alone, and the lists from which a cell takes one entry.
 NOT_OF_A_CELL = ("schemes", "regimes", "seeds", "resamples", "reference", "clock_measured", "logs")
 
@@ -116,12 +117,18 @@ def load_cell(out: Path, key: CellKey, print_of: str) -> Cell | None:
         if described["status"] != DONE:
             return Cell(key, seconds=seconds, error=str(described["error"]))
         with np.load(folder / FIGURES, allow_pickle=False) as arrays:
+            if sum(item.file_size for item in arrays.zip.infolist()) > MAX_FIGURE_BYTES:
+                return None
             sums = {
                 name: Sums(*(arrays[f"{number}/{column}"] for column in Sums._fields))
                 for number, name in enumerate(described["conditions"])
             }
             pictures = {n.removeprefix("picture/"): arrays[n] for n in arrays.files if n.startswith("picture/")}
-        return Cell(key, described["costs"], sums, described["skipped"], pictures, seconds)
-    except (OSError, ValueError, KeyError):
-        # Not there, or broken by hand: made again.
+        for one in sums.values():
+            shapes = {column.shape for column in one[1:]}
+            if len(shapes) != 1 or one.model.ndim != 2 or one.block.shape != one.model.shape[:1]:
+                return None
+        return Cell(key, dict(described["costs"]), sums, dict(described["skipped"]), pictures, seconds)
+    except Exception:
+        # Not there, or broken by hand (zip, JSON and numpy each have their own errors): made again.
         return None

@@ -30,7 +30,7 @@ def as_mcap(path: Path, kind: str) -> IO[bytes]:
         LogError: `rosbags` is not installed, or cannot read the file.
     """
     try:
-        from rosbags.highlevel import AnyReader, AnyReaderError
+        from rosbags.highlevel import AnyReader
     except ImportError:
         raise LogError(f"{path}: the file is {kind}; reading it needs: pip install 'robopos[rosbags]'") from None
     out = tempfile.TemporaryFile(suffix=".mcap")  # noqa: SIM115 (the caller closes it)
@@ -46,8 +46,10 @@ def as_mcap(path: Path, kind: str) -> IO[bytes]:
                 if time < 0:
                     raise LogError(f"{path}: topic {connection.topic} has a message before 1970")
                 writer.add_message(channels[connection.id], time, bytes(data), time)
-    except (AnyReaderError, OSError, ValueError, KeyError) as error:
-        raise LogError(f"{path}: rosbags cannot read this file as {kind} ({error})") from error
+    except LogError:
+        raise
+    except Exception as error:  # of a damaged file it lets through whatever its parts raise
+        raise LogError(f"{path}: rosbags cannot read this file as {kind} ({type(error).__name__}: {error})") from error
     writer.finish()  # type: ignore[no-untyped-call]
     out.flush()
     return out

@@ -80,7 +80,7 @@ def _rosbag2(folder: Path) -> list[Path]:
         content = read_yaml(folder / "metadata.yaml", LogError)
         names = content["rosbag2_bagfile_information"]["relative_file_paths"]
         # The names alone: a recording lies in its folder, whatever its metadata say.
-        files = [folder / Path(str(name)).name for name in names]
+        files = list(dict.fromkeys(folder / Path(str(name)).name for name in names))
     except (OSError, LookupError, TypeError, ValueError) as error:
         raise LogError(f"{folder / 'metadata.yaml'}: is no rosbag2 metadata ({error!r})") from error
     missing = [file.name for file in files if not file.is_file()]
