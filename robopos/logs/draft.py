@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -47,6 +48,8 @@ _FIELDS: dict[str, tuple[str, ...]] = {
 # Without a bound: the model sees their steps.
 _UNBOUNDED = ("pose.pose.position", "pose.position", "latitude", "longitude", "altitude", "point")
 _TURNS = 4 * math.pi  # a joint that went further, in rad, turns without end
+# Texts that YAML takes for something else.
+_WORDS = frozenset({"null", "true", "false", "yes", "no", "on", "off"})
 _NICE_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
 _FEWEST = 100  # messages of a topic
 _MOST_TARGETS = 12
@@ -263,9 +266,12 @@ def _text(logs: Sequence[Path], chosen: Sequence[_Chosen], clock: str, reason: s
         "trainer:",
         "  max_steps: 1000",
     ]
-    return "\n".join(lines) + "\n"
+    # A line feed in a topic's or a file's name would end the comment that tells it, and begin a setting.
+    return "".join("".join(letter if letter.isprintable() else "?" for letter in line) + "\n" for line in lines)
 
 
 def _quoted(text: str) -> str:
-    plain = all(letter.isalnum() or letter in "_./-" for letter in text) and text[:1].isalnum()
-    return text if plain else "'" + text.replace("'", "''") + "'"
+    if not text.isprintable():
+        return json.dumps(text)  # also YAML, in double quotes
+    plain = all(letter.isalnum() or letter in "_./-" for letter in text) and text[:1].isalpha()
+    return text if plain and text.lower() not in _WORDS else "'" + text.replace("'", "''") + "'"
