@@ -106,11 +106,11 @@ def load(path: Path) -> Entry | None:
             arrays[name] = np.frombuffer(mapped, np.float64 if name == "values" else np.int64, len(flat), start)
         rows, columns = facts.pop("shape")
         arrays["values"] = arrays["values"].reshape(rows, columns)
-        warnings = facts.pop("warnings")
+        warnings = [str(text) for text in facts.pop("warnings")]
         for name in ("names", "units", "frame_ids"):
             facts[name] = tuple(facts[name])
         entry = Entry(Stream(**facts, **arrays), warnings)
-    except (pa.ArrowInvalid, KeyError, TypeError, ValueError):
+    except (pa.ArrowException, OSError, LookupError, TypeError, ValueError, AttributeError, OverflowError):
         path.unlink(missing_ok=True)
         return None
     with suppress(OSError):  # a folder that is only read from
