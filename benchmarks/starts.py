@@ -29,7 +29,7 @@ def python(*arguments: str) -> str:
 def main(argv: list[str] | None = None) -> int:
     """Print the figures."""
     args = parser(__doc__ or "", "one round").parse_args(argv)
-    report, rounds = Report(), 1 if args.quick else 15
+    report, rounds = Report(), 1 if args.quick else 9
     beyond_s: dict[str, list[float]] = {module: [] for module in IMPORTED}
 
     def timed(module: str) -> Callable[[], None]:
@@ -48,7 +48,7 @@ def main(argv: list[str] | None = None) -> int:
     for command in COMMANDS:
         target = {"at_most": 0.5} if command == "--help" else {}
         report.add(f"robopos {command}", took_s[command], "s", **target)
-    print(f"load before the end: {os.getloadavg()[0]:.1f}")
+    print(f"load at the end: {os.getloadavg()[0]:.1f}")
     if args.json:
         report.write_json(args.json)
     return 0

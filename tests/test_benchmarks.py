@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 import gpu
 import hopper
 import measuring
+import starts
 import training
 import workload
 
@@ -147,6 +148,16 @@ def test_the_training_benchmark_runs_through(tmp_path: Path):
     ratio = found["tiny, eager: ours / nn.TransformerEncoder, tokens per second"]
     assert ratio["value"] == pytest.approx(ours["value"] / plain["value"])
     assert ratio["reached"] == (ratio["value"] >= 0.95)
+
+
+@pytest.mark.slow
+def test_the_starts_are_timed(tmp_path: Path):
+    assert starts.main(["--quick", "--json", str(tmp_path / "r.json")]) == 0
+    found = figures(tmp_path / "r.json")
+    targets = {name: row["target"] for name, row in found.items() if row["target"] is not None}
+    assert targets == {"import robopos, beyond torch": 0.3, "robopos --help": 0.5}
+    assert found["an interpreter that imports torch"]["value"] > found["an interpreter that does nothing"]["value"] > 0
+    assert found["import robopos.serving, beyond torch"]["value"] > found["import robopos, beyond torch"]["value"]
 
 
 needs_hopper = pytest.mark.skipif(
