@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -18,6 +15,7 @@ from numpy.typing import NDArray
 from robopos._version import __version__
 from robopos.arrays import Floats, Ints
 from robopos.comparison.settings import CellKey, StudySettings
+from robopos.files import whole_folder
 
 CELL, FIGURES, BUNDLE = "cell.json", "figures.npz", "bundle"
 DONE, FAILED = "done", "failed"
@@ -65,18 +63,10 @@ def fingerprint(settings: StudySettings, key: CellKey, hashes: Mapping[str, str]
 
 
 def keep_folder(out: Path, key: CellKey, fill: Callable[[Path], object]) -> Path:
-    """Make a cell's folder whole, beside, and rename it; an older one is replaced."""
-    cells = out / "cells"
-    cells.mkdir(parents=True, exist_ok=True)
-    beside = Path(tempfile.mkdtemp(prefix=".", dir=cells))
-    try:
-        fill(beside)
-        beside.chmod(0o755)
-        target = cells / key.slug
-        shutil.rmtree(target, ignore_errors=True)
-        os.rename(beside, target)
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
+    """Make a cell's folder, whole or not at all; an older one is replaced."""
+    target = out / "cells" / key.slug
+    with whole_folder(target) as folder:
+        fill(folder)
     return target
 
 

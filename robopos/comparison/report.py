@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from collections.abc import Callable
 from functools import partial
@@ -21,6 +20,7 @@ from robopos.comparison.settings import RECORDED
 from robopos.comparison.theme import THEMES, Theme
 from robopos.comparison.words import summary
 from robopos.errors import RoboposError
+from robopos.files import whole_file
 from robopos.model import Bundle
 
 PAGE, MARKDOWN, CELLS, PLOT_FOLDER = "index.html", "report.md", "cells.csv", "plots"
@@ -153,6 +153,5 @@ def _html(results: Results, words: str, plots: Plots) -> str:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    beside = path.with_name(f".{path.name}")
-    beside.write_bytes(content)
-    os.replace(beside, path)
+    with whole_file(path) as beside:
+        beside.write_bytes(content)

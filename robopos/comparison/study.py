@@ -15,6 +15,7 @@ from robopos.comparison.make import probe_seconds, work_of
 from robopos.comparison.results import Results
 from robopos.comparison.settings import CellKey, StudySettings
 from robopos.errors import ConfigError, RoboposError
+from robopos.files import whole_file
 from robopos.serving import intra_op_threads
 
 ADDED = "added_seeds.json"
@@ -91,7 +92,8 @@ class Study:
         if self.settings.seeds != self._named:
             self.out.mkdir(parents=True, exist_ok=True)
             added = [seed for seed in self.settings.seeds if seed not in self._named]
-            (self.out / ADDED).write_text(json.dumps(added) + "\n")
+            with whole_file(self.out / ADDED) as beside:
+                beside.write_text(json.dumps(added) + "\n")
         count = workers or default_workers()
         if ray is not None:
             run_ray(self.data, self.out, keys, ray, workers, tell)
