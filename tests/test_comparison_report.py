@@ -181,11 +181,11 @@ def test_the_markdown_has_the_same_table_and_says_how_it_was_made(report: Path, 
         assert (report / "plots" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
-def told(errors: dict[str, float], **changes: object) -> str:
+def told(errors: dict[str, float], blocks: int = 12, **changes: object) -> str:
     """The first paragraph of made-up cells."""
     schemes = list(errors)
     study = settings(**({"schemes": schemes} | changes))
-    return summary(study, made(study, cells(errors, study.seeds)), [RECORDED], 12)
+    return summary(study, made(study, cells(errors, study.seeds, blocks)), [RECORDED], blocks)
 
 
 def made(study: StudySettings, given: list[Cell]) -> Figures:
@@ -205,6 +205,14 @@ def test_words_say_which_is_better_and_where_no_difference_is_shown():
     same = told({"index-rotary": 0.3, "time-rotary": 0.301})
     assert "no difference shown: time-rotary" in same and "shows no difference under any condition" in same
     assert "better" not in same and "worse" not in same
+
+
+def test_words_make_no_claim_from_few_blocks():
+    few = told({"index-rotary": 0.5, "time-rotary": 0.3}, blocks=4)
+    assert "no interval: time-rotary (+0.1" in few
+    assert "time-rotary against index-rotary has no interval under any condition" in few
+    assert "Intervals need 5 blocks of time or more, so there are none" in few
+    assert "better" not in few and "worse" not in few and "no difference" not in few
 
 
 def test_words_say_what_is_not_shown():

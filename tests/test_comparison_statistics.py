@@ -9,6 +9,7 @@ import pytest
 from comparison_support import sums
 
 from robopos.comparison.statistics import (
+    FEWEST_BLOCKS,
     Estimate,
     block_weights,
     error_in_units_of,
@@ -64,9 +65,17 @@ def test_the_mean_of_seeds_has_the_t_interval_where_blocks_are_alike():
     assert found.value - found.low == pytest.approx(half, rel=0.05)
 
 
-def test_one_block_has_no_interval_and_one_seed_that_of_its_blocks():
-    alone = interval(estimate(skill, [sums(np.full((1, 2), 0.5))], block_weights(1, 10)))
-    assert alone.value == pytest.approx(0.5) and np.isnan([alone.low, alone.high]).all() and not alone.shown
+@pytest.mark.parametrize("blocks", [1, FEWEST_BLOCKS - 1])
+def test_few_blocks_have_no_interval_and_say_nothing(blocks: int):
+    errors = np.linspace(0.4, 0.6, 2 * blocks).reshape(blocks, 2)
+    few = interval(estimate(skill, [sums(errors)], block_weights(blocks, 10)))
+    assert few.value == pytest.approx(0.5) and np.isnan([few.low, few.high]).all()
+    assert not few.known and not few.shown and not few.open
+    enough = np.linspace(0.4, 0.6, 2 * FEWEST_BLOCKS).reshape(FEWEST_BLOCKS, 2)
+    assert interval(estimate(skill, [sums(enough)], block_weights(FEWEST_BLOCKS, 10))).known
+
+
+def test_one_seed_has_the_interval_of_its_blocks():
     errors = np.random.default_rng(0).random((20, 1))
     found = interval(estimate(skill, [sums(errors)], block_weights(20, 20_000)))
     half = 1.96 * errors.std(ddof=1) / math.sqrt(20)

@@ -90,7 +90,7 @@ def test_files_of_several_sizes_work_together(onnx_file: Path, trained: Path, ar
     plain = Engine.load(trained / "bundle", device="cpu")
     mine, theirs = (predictions(e, arm_log, 40, every=9) for e in (engine, plain))
     np.testing.assert_allclose(mine, theirs, atol=1e-5)
-    assert engine.stats.steps == plain.stats.steps == 1 + 4 * 2  # blocks of 8 and 1
+    assert engine.stats.steps == 1 + 4 * 2  # blocks of 8 and 1
 
 
 def test_a_step_that_drops_its_cache_is_found(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -40,7 +40,7 @@ def settings_parser() -> SettingsParser:
         "--add-seed", type=int | None, metavar="SEED", help="one seed more; the folder remembers it for later calls"
     )
     parser.add_argument(
-        "--dry-run", action="store_true", help="show the grid and about how long it takes (s); make nothing"
+        "--dry-run", action="store_true", help="show the grid and about how long it takes (min); make nothing"
     )
     parser.add_argument(
         "--workers", type=int | None, metavar="N", help="processes; by default one a core, or one a GPU"
@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> None:
     if dry_run:
         for key in study.cells:
             print(f"  {'to make' if key in missing else '-':8} {key}")
-        print(f"about {study.estimate_s(missing, workers):.0f} s of work" if missing else "nothing to make")
+        print(f"about {study.estimate_s(missing, workers) / 60:.1f} min" if missing else "nothing to make")
         return
     if missing:
         try:

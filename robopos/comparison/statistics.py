@@ -17,19 +17,31 @@ from robopos.comparison.cells import Sums
 
 SEED = 40_000
 LEVEL = 0.95
+FEWEST_BLOCKS = 5
+"""With fewer, resamples repeat each other and their quantiles mean nothing: no interval is given."""
 
 
 class Interval(NamedTuple):
-    """A value with its 95 % interval; the ends are NaN where one block of time is all there is."""
+    """A value with its 95 % interval; the ends are NaN where there are fewer than ``FEWEST_BLOCKS`` blocks of time."""
 
     value: float
     low: float
     high: float
 
     @property
+    def known(self) -> bool:
+        """Whether there is an interval."""
+        return self.low == self.low
+
+    @property
     def shown(self) -> bool:
-        """Whether the interval leaves 0 out; ``False`` is "no difference shown"."""
+        """Whether the interval leaves 0 out."""
         return self.low > 0 or self.high < 0
+
+    @property
+    def open(self) -> bool:
+        """Whether the interval holds 0: "no difference shown". Without an interval nothing is said at all."""
+        return self.known and not self.shown
 
 
 class Estimate(NamedTuple):
@@ -77,7 +89,7 @@ def interval(estimated: Estimate) -> Interval:
     """Mean over seeds and its interval."""
     points, draws, blocks = estimated
     value = float(points.mean())
-    if blocks < 2 or not np.isfinite(value):
+    if blocks < FEWEST_BLOCKS or not np.isfinite(value):
         return Interval(value, np.nan, np.nan)
     # The bootstrap of n things is too narrow by sqrt((n - 1) / n).
     deviations = (draws.mean(0) - value) * np.sqrt(blocks / (blocks - 1))

@@ -160,7 +160,7 @@ def _or_nothing(value: Interval | None) -> str:
 def _difference(value: Interval | None, digits: int) -> str:
     if value is None:
         return NOTHING
-    return with_interval(value, digits, plus=True) + ("" if value.shown else f" {NONE_SHOWN}")
+    return with_interval(value, digits, plus=True) + (f" {NONE_SHOWN}" if value.open else "")
 
 
 def _significant(value: float) -> str:

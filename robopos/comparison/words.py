@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from robopos.comparison.settings import HALF_RATE, RECORDED, SchemeSettings, StudySettings
-from robopos.comparison.statistics import Interval
+from robopos.comparison.statistics import FEWEST_BLOCKS, Interval
 from robopos.comparison.table import ALL_SEEDS, Figures
 
 FEW = 3  # conditions that are named; more are counted
@@ -21,7 +21,7 @@ def number(value: float, digits: int = 3, plus: bool = False) -> str:
 def with_interval(value: Interval, digits: int = 3, plus: bool = False) -> str:
     """A figure with its interval, if there is one."""
     shown = number(value.value, digits, plus)
-    if value.low != value.low:
+    if not value.known:
         return shown
     return f"{shown} [{number(value.low, digits, plus)}, {number(value.high, digits, plus)}]"
 
@@ -54,14 +54,14 @@ def gap_rivals(schemes: Sequence[SchemeSettings]) -> list[tuple[str, str]]:
 def comparison(
     figures: Figures, conditions: Sequence[str], regime: str, scheme: str, against: str
 ) -> tuple[list[str], list[str], list[str]]:
-    """The conditions under which a scheme is shown better, shown worse, and neither."""
+    """The conditions under which a scheme is shown better, shown worse, and neither; without interval it is none."""
     better: list[str] = []
     worse: list[str] = []
     neither: list[str] = []
     for condition in conditions:
         apart = figures.get("skill difference", scheme, regime, condition, against=against)
-        if apart is not None:
-            target = neither if not apart.shown else better if apart.value > 0 else worse
+        if apart is not None and apart.known:
+            target = neither if apart.open else better if apart.value > 0 else worse
             target.append(condition)
     return better, worse, neither
 
@@ -98,11 +98,12 @@ def _ranking(settings: StudySettings, figures: Figures, schemes: Sequence[Scheme
     reference = settings.reference_name
     if reference not in known or len(known) == 1:
         return sentences
-    groups: dict[str, list[str]] = {"better": [], "worse": [], "no difference shown": []}
+    groups: dict[str, list[str]] = {"better": [], "worse": [], "no difference shown": [], "no interval": []}
     for name in known:
         apart = figures.get("skill difference", name, regime, RECORDED, against=reference)
         if apart is not None:
-            word = "no difference shown" if not apart.shown else "better" if apart.value > 0 else "worse"
+            sign = "better" if apart.value > 0 else "worse"
+            word = sign if apart.shown else "no difference shown" if apart.open else "no interval"
             groups[word].append(f"{name} ({with_interval(apart, plus=True)})")
     told = [f"{word}: {', '.join(names)}" for word, names in groups.items() if names]
     return [*sentences, f"Against {reference}, seed by seed: {'; '.join(told)}."]
@@ -115,11 +116,12 @@ def _pair(figures: Figures, conditions: Sequence[str], regime: str, ours: str, t
     if neither:
         rest = ", ".join(neither) if len(neither) <= FEW else f"the other {len(neither)} conditions"
         told.append(f"shows no difference under {rest if better or worse else 'any condition'}")
-    return f"{ours} against {theirs} " + ", and ".join(told) if told else f"{ours} against {theirs} has no figures"
+    return f"{ours} against {theirs} " + (", and ".join(told) or "has no interval under any condition")
 
 
 def _verdict(apart: Interval) -> str:
-    word = "shows no difference" if not apart.shown else "is better" if apart.value > 0 else "is worse"
+    sign = "is better" if apart.value > 0 else "is worse"
+    word = sign if apart.shown else "shows no difference" if apart.open else "has no interval"
     return f"{word} ({with_interval(apart, plus=True)})"
 
 
@@ -132,6 +134,11 @@ def _limits(settings: StudySettings, figures: Figures, blocks: int) -> list[str]
         f"other budgets than {settings.max_steps} steps, or larger networks; the test split has {blocks} blocks of "
         f"{settings.block_s:g} s, and conditions made on a computer are no real faults."
     ]
+    if blocks < FEWEST_BLOCKS:
+        limits.append(
+            f"Intervals need {FEWEST_BLOCKS} blocks of time or more, so there are none: judge on a longer log, or on "
+            "shorter blocks (block_s) if errors that far apart are independent."
+        )
     if seeds == 1:
         limits.append("One seed: how much trainings differ is unknown and not in the intervals.")
     elif seeds == 2:

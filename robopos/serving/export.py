@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -137,7 +139,7 @@ def _to_onnx(module: StepModule, inputs: Inputs, metadata: dict[str, str], out: 
     onnx = import_or_say("onnx")
     import_or_say("onnxscript")
     module = module.cpu()
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), _quiet("torch.onnx._internal.exporter._registration"):
         warnings.simplefilter("ignore")
         program = torch.onnx.export(
             module,
@@ -168,3 +170,15 @@ EXPORTERS: dict[str, Callable[[StepModule, Inputs, dict[str, str], Path], None]]
     "onnx": _to_onnx,
     "aotinductor": _to_package,
 }
+
+
+@contextmanager
+def _quiet(name: str) -> Iterator[None]:
+    """Errors alone from a logger: the exporter warns of each operator of a torchvision that nobody needs."""
+    logger = logging.getLogger(name)
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
