@@ -42,28 +42,23 @@ def run(args: argparse.Namespace) -> None:
         print(f"plot: {args.plot}")
 
 
+COLUMNS = (
+    *("topic", "type", "count", "fields", "Hz", "step ms\np50/p99/max", "jitter\nms", "gaps\n(longest s)", "missing"),
+    *("same/back/\nzero", "header−log ms\n(drift ppm)", "late %\n(max s)", "layouts", "NaN %"),
+)
+
+
 def _print(report: LogReport) -> None:
-    from rich import box
-    from rich.table import Table
     from rich.text import Text
 
     from robopos.cli.printable import printable
-    from robopos.cli.show import console
+    from robopos.cli.show import console, table
 
     out = console()
     names = ", ".join(report.paths)
     told = f"{report.messages} messages in {report.duration_s:.3f} s, {report.bytes / 1e6:.2f} MB"
     out.print(Text(printable(f"{names}: {told}")))
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("topic", overflow="fold")
-    table.add_column("type", overflow="fold")
-    for title in ("count", "fields", "Hz", "step ms\np50/p99/max", "jitter\nms", "gaps\n(longest s)", "missing"):
-        table.add_column(title, justify="right")
-    for title in ("same/back/\nzero", "header−log ms\n(drift ppm)", "late %\n(max s)", "layouts", "NaN %"):
-        table.add_column(title, justify="right")
-    for topic in report.topics:
-        table.add_row(*(Text(printable(cell)) for cell in _cells(topic)))
-    out.print(table)
+    table("", COLUMNS, [_cells(topic) for topic in report.topics], texts=2)
     for topic in report.topics:
         if topic.note or topic.undecoded:
             words = [topic.note] if topic.note else []

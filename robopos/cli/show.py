@@ -10,11 +10,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
 
+from rich import box
+from rich.cells import cell_len
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
 from rich.table import Table
+from rich.text import Text
 
 from robopos.cli.printable import printable
 from robopos.files import whole_file
@@ -58,19 +61,77 @@ class Progress:
             self._bar.stop()
 
 
-def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table; the first column on the left, numbers on the right."""
-    shown = Table(title=escape(printable(title)), title_justify="left")
-    for number, column in enumerate(columns):
-        shown.add_column(escape(printable(column)), justify="left" if number == 0 else "right", no_wrap=True)
-    for row in rows:
-        shown.add_row(*(escape(printable(cell)) for cell in row))  # a field's [name] is no markup
-    console().print(shown)
+def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, texts: int = 1, keys: int = 1) -> None:
+    """Print a table. What does not fit beside each other comes below, as a table that begins with the same keys.
+
+    Numbers are never cut. Texts fold, down to ``READABLE`` characters, and so do the words above the numbers.
+
+    Args:
+        title: stands above; "" is none.
+        columns: what stands above the columns.
+        rows: a text for each column.
+        texts: so many of the columns, the first, are texts on the left; the others are numbers on the right.
+        keys: so many of the columns, the first, name a row.
+    """
+    out = console()
+    columns = [printable(column) for column in columns]
+    rows = [[printable(cell) for cell in row] for row in rows]
+    cells = [max((_width(row[i]) for row in rows), default=0) for i in range(len(columns))]
+    full = [max(cell, _width(column)) for cell, column in zip(cells, columns, strict=True)]
+    pieces = [column.split("\n") if "\n" in column else column.split() for column in columns]
+    folded = [min(cell, READABLE) if i < texts else cell for i, cell in enumerate(cells)]
+    least = [max([cell, *map(_width, piece)]) for cell, piece in zip(folded, pieces, strict=True)]
+    if not sys.stdout.isatty():
+        out.width = max(out.width, _across(full))
+    if title:
+        out.print(Text(printable(title)))
+    for number, part in enumerate(_parts(full if _across(full) <= out.width else least, keys, out.width)):
+        if number:
+            out.print()
+        widths = _widened([least[i] for i in part], [full[i] for i in part], out.width)
+        shown = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+        for i, width in zip(part, widths, strict=True):
+            shown.add_column(Text(columns[i]), justify="left" if i < texts else "right", width=width, overflow="fold")
+        for row in rows:
+            shown.add_row(*(Text(row[i]) for i in part))
+        out.width = max(out.width, _across(widths))  # narrower than one number: the terminal wraps it
+        out.print(shown)
+
+
+READABLE = 20  # characters of a text column; a topic of usual length is whole
+
+
+def _width(text: str) -> int:
+    return max(map(cell_len, text.split("\n")))
+
+
+def _across(widths: Sequence[int]) -> int:
+    """Characters from the left to the right of a table of columns that wide."""
+    return sum(widths) + 3 * (len(widths) - 1)
+
+
+def _parts(widths: Sequence[int], keys: int, room: int) -> list[list[int]]:
+    """The columns of each table: the keys, and as many of the others as there is room for, at least one."""
+    parts = [list(range(keys))]
+    for i in range(keys, len(widths)):
+        if len(parts[-1]) > keys and _across([widths[j] for j in [*parts[-1], i]]) > room:
+            parts.append(list(range(keys)))
+        parts[-1].append(i)
+    return parts
+
+
+def _widened(least: Sequence[int], full: Sequence[int], room: int) -> list[int]:
+    """The least widths; what is left of the room goes to the first columns, as far as they can use it."""
+    widths, left = list(least), room - _across(least)
+    for i, most in enumerate(full):
+        more = max(0, min(left, most - widths[i]))
+        widths[i], left = widths[i] + more, left - more
+    return widths
 
 
 def scores(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
     """The rows of ``robopos.training.score`` as a table."""
-    table(title, list(SCORE_COLUMNS), score_cells(rows))
+    table(title, list(SCORE_COLUMNS), score_cells(rows), keys=2)
 
 
 SCORE_COLUMNS = (
