@@ -13,7 +13,9 @@ from conftest import arm_messages
 from robopos.cli import main
 from robopos.errors import LogError
 from robopos.logs import LogMessage, inspect_log, write_log
+from robopos.logs.audit import audit
 from robopos.logs.draft import draft_config
+from robopos.logs.plot import audit_figure
 from robopos.logs.report import lateness, offset_of, steps_of
 
 MS = 1_000_000
@@ -91,6 +93,16 @@ def test_the_command_prints_a_table_json_and_a_plot(odd_log: Path, capsys: pytes
     report = json.loads(capsys.readouterr().out)
     assert [topic["count"] for topic in report["topics"]] == [100, 50, 20, 3]
     assert plot.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_topic_has_one_colour_in_all_panels(odd_log: Path) -> None:
+    first = [LogMessage("/Bare", "geometry_msgs/msg/Twist", 10_000 * MS + 20 * MS * i, {}) for i in range(20)]
+    more = write_log(odd_log.parent / "more.mcap", first)  # without a header, and before the others by its name
+    panels = audit_figure(audit([odd_log, more])[1]).axes
+    colors = [{line.get_label(): tuple(line.get_color()) for line in panel.lines} for panel in panels]
+    assert [list(drawn) for drawn in colors] == [["/Bare", "/a", "/b", "/bare", "/image"], ["/a", "/b"], ["/a", "/b"]]
+    assert len(set(colors[0].values())) == 5
+    assert all(drawn[topic] == colors[0][topic] for drawn in colors for topic in drawn)
 
 
 def test_a_broken_file_is_one_line_on_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
