@@ -23,7 +23,7 @@ from security_support import (
     write_one,
 )
 
-from robopos.logs import inspect_log, iter_messages, log_files, read_log
+from robopos.logs import inspect_log, iter_messages, log_files, parse_schema, read_log
 from robopos.logs.container import Container
 
 TB = 1 << 40
@@ -137,8 +137,9 @@ def test_a_schema_has_limits(tmp_path: Path, encoding: str, definition: str, sai
     assert any(part in answer for part in said.split("|")), answer[:300]
 
 
-@pytest.mark.parametrize("default", ["-" * 100_000 + "1", "[" * 100_000, "9" * 100_000, "9**9**9**9"])
+@pytest.mark.parametrize("default", ["-" * 900 + "1", "-" * 100_000 + "1", "[" * 100_000, "9" * 100_000, "9**9**9**9"])
 def test_a_default_is_not_computed(tmp_path: Path, default: str) -> None:
+    assert parse_schema("a/msg/B", f"float64[] x [{'0, ' * 500}]\n").fields[0].default is None  # too long
     assert read(write_one(tmp_path / "a.mcap", f"float64 x {default}\n", CDR + bytes(8))) == ""
 
 
@@ -173,6 +174,7 @@ def json_log(path: Path, *data: bytes) -> Path:
         (b'{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}", "is no JSON"),
         (b'{"x":' * 200 + b"1" + b"}" * 200, "deeper than 64"),
         (b'{"x":' + b"9" * 400 + b"}", "does not become numbers"),
+        (b'{"x":[' + b"9" * 400 + b"]}", "does not become numbers"),
         (b'{"x":' + b"9" * 1_000_000 + b"}", "is no JSON"),
         (b'{"x":["a",' + b"1," * 1_000_000 + b"1]}", "holds more than 262144 items"),
         (b'{"x":[' + b"1," * 1_000_000 + b"1]}", "expands to 1000001 columns"),

@@ -10,7 +10,7 @@ import base64
 import json
 import struct
 from collections.abc import Callable, Mapping
-from graphlib import CycleError, TopologicalSorter
+from graphlib import TopologicalSorter
 from typing import Any
 
 from robopos.errors import LogError
@@ -134,7 +134,7 @@ def _protobuf(type: str, schema: str) -> Parse:
                 raise KeyError(f"{name}, which another file imports")
             pool.Add(named[name])
         factory = message_factory.GetMessageClass(pool.FindMessageTypeByName(type))
-    except (DecodeError, CycleError, KeyError, TypeError, ValueError) as error:
+    except (DecodeError, KeyError, TypeError, ValueError) as error:
         raise LogError(f"{type}: the protobuf descriptor is broken ({error})") from error
 
     def parse(data: bytes) -> Any:
