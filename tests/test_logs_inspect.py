@@ -143,6 +143,35 @@ def test_a_log_whose_stamps_are_zero_is_drafted_on_the_log_clock(tmp_path: Path)
     assert "clock: log  # /a has header stamps of zero" in draft_config(path)
 
 
+def stepping_back(path: Path, times: int, by_ms: float) -> Path:
+    """1000 messages at 100 Hz, of which some have a stamp that far below the one before."""
+    messages = []
+    for i in range(1000):
+        log = 1_000_000 * MS + 10 * MS * i
+        late = round((by_ms + 10) * MS) if i % 20 == 10 and i < 20 * times else 0
+        messages.append(twist("/a", log, log - 3 * MS - late, float(np.sin(i))))
+    return write_log(path, messages)
+
+
+@pytest.mark.parametrize(
+    ("times", "by_ms", "clock", "told"),
+    [
+        (0, 0, "header", "the sensors' own stamps; /a reaches the log 3.0 ms after them\n"),
+        (1, 9.95, "header", "ms after them; steps back in /a: 1 of 1000 stamps, at most 9.95 ms\n"),
+        (10, 900, "header", "ms after them; steps back in /a: 10 of 1000 stamps, at most 900 ms\n"),
+        (11, 5, "log", "clock: log  # steps back in /a: 11 of 1000 stamps, at most 5 ms\n"),
+        (1, 1100, "log", "clock: log  # steps back in /a: 1 of 1000 stamps, at most 1.1 s\n"),
+    ],
+)
+def test_stamps_that_go_back_far_or_often_are_no_clock(
+    tmp_path: Path, times: int, by_ms: float, clock: str, told: str
+) -> None:
+    text = draft_config(stepping_back(tmp_path / "back.mcap", times, by_ms))
+    sequence = yaml.safe_load(text)["data"]["sequence"]
+    assert sequence["max_gap_s"] == 1.0
+    assert sequence["clock"] == clock and told in text
+
+
 def test_a_log_without_anything_to_learn_is_named(tmp_path: Path) -> None:
     path = tmp_path / "still.mcap"
     write_log(path, [twist("/a", 10_000 * MS + i * MS, 10_000 * MS + i * MS) for i in range(200)])

@@ -216,6 +216,7 @@ def _topic(one: Audit, late: Floats | None) -> TopicReport:
         drops=drops,
         duplicates=int(np.count_nonzero(deltas == 0)),
         backward=int(np.count_nonzero(deltas < 0)),
+        furthest_back_s=max(0.0, -float(deltas.min(initial=0)) / 1e9),
         zero_stamps=int(np.count_nonzero(~stamped)) - one.undecoded if one.has_header else 0,
         header_offset=offset_of(one.stamp[stamped], one.log[stamped]) if one.has_header else None,
         publish_offset=offset_of(one.publish, one.log),

@@ -52,6 +52,7 @@ _TURNS = 4 * math.pi  # a joint that went further, in rad, turns without end
 _WORDS = frozenset({"null", "true", "false", "yes", "no", "on", "off"})
 _NICE_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
 _FEWEST = 100  # messages of a topic
+_MOST_BACKWARD = 0.01  # of a topic's stamps below the one before; more is no clock to go by
 _MOST_TARGETS = 12
 
 
@@ -61,6 +62,13 @@ class _Chosen(NamedTuple):
     fields: list[str]
     unbounded: list[str]
     targets: list[str]
+
+
+class _Times(NamedTuple):
+    period_s: float  # median step of the first stream with targets
+    horizons_s: list[float]
+    rate_hz: float  # tokens of all streams
+    max_gap_s: float
 
 
 def draft_config(paths: PathLike | Iterable[PathLike], out: str = "runs/train") -> str:
@@ -76,8 +84,9 @@ def draft_config(paths: PathLike | Iterable[PathLike], out: str = "runs/train") 
     logs = separate_logs(paths)
     report = inspect_log(logs[0])
     chosen = _choose(logs[0], report)
-    clock, reason = _clock([item.topic for item in chosen])
-    return _text(logs, chosen, clock, reason, out)
+    times = _times(chosen)
+    clock, reason = _clock([item.topic for item in chosen], times.max_gap_s)
+    return _text(logs, chosen, times, clock, reason, out)
 
 
 def _choose(path: Path, report: LogReport) -> list[_Chosen]:
@@ -181,7 +190,21 @@ def _name(topic: str, chosen: Sequence[_Chosen]) -> str:
     return name if all(item.name != name for item in chosen) else f"{name}_{len(chosen)}"
 
 
-def _clock(topics: Sequence[TopicReport]) -> tuple[str, str]:
+def _times(chosen: Sequence[_Chosen]) -> _Times:
+    first = next(item for item in chosen if item.targets)
+    period_s = _step_s(first) or 1 / (first.topic.rate_hz or 1.0)
+    start = next((number for number, nice in enumerate(_NICE_S) if nice >= 3 * period_s), len(_NICE_S) - 3)
+    horizons_s = list(_NICE_S[start : start + 3])
+    rates = [item.topic.rate_hz or 1.0 for item in chosen]
+    return _Times(period_s, horizons_s, sum(rates), max(1.0, 5 / min(rates), 2 * horizons_s[-1]))
+
+
+def _step_s(item: _Chosen) -> float:
+    return item.topic.steps.p50_ms / 1e3 if item.topic.steps else 0.0
+
+
+def _clock(topics: Sequence[TopicReport], max_gap_s: float) -> tuple[str, str]:
+    """The clock and the reason for it."""
     zeros = [topic.topic for topic in topics if topic.zero_stamps]
     if zeros:
         return "log", f"{zeros[0]} has header stamps of zero"
@@ -195,23 +218,26 @@ def _clock(topics: Sequence[TopicReport]) -> tuple[str, str]:
             "log",
             f"some streams have no header, and the stamps of {worst.topic} are {offset / 1e3:.1f} s off log time",
         )
-    jumps = [topic.topic for topic in with_header if topic.backward]
-    if jumps:
-        return "log", f"the header stamps of {jumps[0]} go back"
-    return "header", f"the sensors' own stamps; {worst.topic} reaches the log {-offset:.1f} ms after them"
+    for topic in with_header:
+        # Few and small steps back are late messages, which the model sees as they are.
+        if topic.backward > _MOST_BACKWARD * topic.count or topic.furthest_back_s > max_gap_s:
+            return "log", _backward(topic)
+    reason = f"the sensors' own stamps; {worst.topic} reaches the log {-offset:.1f} ms after them"
+    late = max(with_header, key=lambda topic: topic.backward / topic.count)
+    return "header", f"{reason}; {_backward(late)}" if late.backward else reason
 
 
-def _text(logs: Sequence[Path], chosen: Sequence[_Chosen], clock: str, reason: str, out: str) -> str:
-    steps = {item.name: (item.topic.steps.p50_ms if item.topic.steps else 0.0) / 1e3 for item in chosen}
+def _backward(topic: TopicReport) -> str:
+    most_s = topic.furthest_back_s
+    most = f"{most_s:.3g} s" if most_s >= 1 else f"{most_s * 1e3:.3g} ms"
+    return f"steps back in {topic.topic}: {topic.backward} of {topic.count} stamps, at most {most}"
+
+
+def _text(logs: Sequence[Path], chosen: Sequence[_Chosen], times: _Times, clock: str, reason: str, out: str) -> str:
     targeted = [item for item in chosen if item.targets]
-    period = steps[targeted[0].name] or 1 / (targeted[0].topic.rate_hz or 1.0)
-    first = next((number for number, nice in enumerate(_NICE_S) if nice >= 3 * period), len(_NICE_S) - 3)
-    horizons = list(_NICE_S[first : first + 3])
-    rate = sum(item.topic.rate_hz or 0.0 for item in chosen)
-    context = int(min(256, max(32, math.ceil(5 * horizons[-1] * rate / 32) * 32)))
-    context_s = min(5 * horizons[-1], context / rate)
-    slowest = max(1 / (item.topic.rate_hz or 1.0) for item in chosen)
-    gap = max(1.0, 5 * slowest, 2 * horizons[-1])
+    horizons_s, rate_hz = times.horizons_s, times.rate_hz
+    context = int(min(256, max(32, math.ceil(5 * horizons_s[-1] * rate_hz / 32) * 32)))
+    context_s = min(5 * horizons_s[-1], context / rate_hz)
     lines = [
         f"# Drafted from {logs[0].name}; `robopos train --config` takes it as it is.",
         "seed_everything: 1",
@@ -223,11 +249,11 @@ def _text(logs: Sequence[Path], chosen: Sequence[_Chosen], clock: str, reason: s
         "  sequence:",
         f"    clock: {clock}  # {reason}",
         "    # A silence of all streams that long, or a step of the clock, starts a new segment.",
-        f"    max_gap_s: {gap:.3g}",
+        f"    max_gap_s: {times.max_gap_s:.3g}",
         "    streams:",
     ]
     for item in chosen:
-        step = f"{steps[item.name] * 1e3:.3g} ms" if steps[item.name] else "bursts"
+        step = f"{_step_s(item) * 1e3:.3g} ms" if _step_s(item) else "bursts"
         lines += [
             f"      {item.name}:  # {item.topic.type}, {item.topic.rate_hz:.3g} Hz, median step {step}",
             f"        topic: {_quoted(item.topic.topic)}",
@@ -242,8 +268,8 @@ def _text(logs: Sequence[Path], chosen: Sequence[_Chosen], clock: str, reason: s
     lines += ["    targets:"]
     lines += [f"      {item.name}: [{', '.join(map(_quoted, item.targets))}]" for item in targeted]
     lines += [
-        f"    # From 3 steps of {targeted[0].name} ({period * 1e3:.3g} ms) on.",
-        f"    horizons_s: [{', '.join(f'{value:g}' for value in horizons)}]",
+        f"    # From 3 steps of {targeted[0].name} ({times.period_s * 1e3:.3g} ms) on.",
+        f"    horizons_s: [{', '.join(f'{value:g}' for value in horizons_s)}]",
         "  split: {validation: 0.15, test: 0.15}",
         "  batch_size: 32",
         "  batches_per_epoch: 200",
@@ -253,7 +279,7 @@ def _text(logs: Sequence[Path], chosen: Sequence[_Chosen], clock: str, reason: s
         "    # Its periods run from 2 median steps to 4 contexts, measured when training starts.",
         "    positions: time-rotary",
         "    size: tiny",
-        f"    context: {context}  # tokens; the log has {rate:.3g} a second",
+        f"    context: {context}  # tokens; the log has {rate_hz:.3g} a second",
         f"    context_s: {context_s:.3g}  # at most 5 of the longest horizon, and what the tokens reach",
         f"    window: {2 * context}",
         "    dropout: 0.1",

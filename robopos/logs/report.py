@@ -56,6 +56,7 @@ class TopicReport:
         gaps, longest_gap_s: steps above 3 median steps.
         drops: messages that seem to be missing, by the median step; None where there is no even step.
         duplicates, backward: stamps equal to, and below, the one before.
+        furthest_back_s: the largest step from a stamp to one below it; 0 where none goes back.
         zero_stamps: header stamps of zero.
         header_offset: header stamp minus log time; None without header.
         publish_offset: publish time minus log time.
@@ -81,6 +82,7 @@ class TopicReport:
     drops: int | None
     duplicates: int
     backward: int
+    furthest_back_s: float
     zero_stamps: int
     header_offset: Offset | None
     publish_offset: Offset | None
