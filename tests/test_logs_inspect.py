@@ -122,6 +122,8 @@ def test_the_drafted_configuration_names_its_reasons(arm_log: Path) -> None:
     assert sequence["streams"]["joint_states"]["fields"] == ["position"]
     # The third component never changes, the linear acceleration neither.
     assert sequence["streams"]["imu"]["fields"] == ["angular_velocity.x", "angular_velocity.y"]
+    assert "# Left out, empty or without change: angular_velocity.z, linear_acceleration.\n" in text
+    assert "# Left out, empty or without change: velocity, effort.\n" in text
     assert sequence["targets"]["joint_states"] == ["position"]
     assert sequence["horizons_s"] == [0.1, 0.2, 0.5]
 
@@ -135,6 +137,17 @@ def test_a_wheel_that_turns_on_is_seen_in_steps(tmp_path: Path) -> None:
     stream = yaml.safe_load(draft_config(write_log(path, messages)))["data"]["sequence"]["streams"]["j"]
     assert stream["fields"] == ["position"]
     assert stream["transform"] == {"position[wheel]": "difference"}
+
+
+def test_nothing_is_said_of_fields_where_none_was_left_out(tmp_path: Path) -> None:
+    point = "geometry_msgs/msg/PointStamped"
+    messages = []
+    for i in range(200):
+        log, x = 10_000 * MS + 20 * MS * i, float(np.sin(i))
+        messages.append(
+            LogMessage("/p", point, log, {"header": {"stamp": log}, "point": {"x": x, "y": -x, "z": 2 * x}})
+        )
+    assert "Left out" not in draft_config(write_log(tmp_path / "point.mcap", messages))
 
 
 def test_a_log_whose_stamps_are_zero_is_drafted_on_the_log_clock(tmp_path: Path) -> None:

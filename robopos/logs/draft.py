@@ -60,6 +60,7 @@ class _Chosen(NamedTuple):
     topic: TopicReport
     name: str
     fields: list[str]
+    left_out: list[str]  # of the type's fields, or their columns
     unbounded: list[str]
     targets: list[str]
 
@@ -110,10 +111,11 @@ def _choose(path: Path, report: LogReport) -> list[_Chosen]:
         kept = [path for field in present for path in _moving(stream, field)]
         if not kept:
             continue
+        left_out = [path for field in fields for path in _left_out(stream, field, kept)]
         unbounded = [item for field in kept for item in _unbounded(stream, field)]
         targets = _targets(stream, [field for field in kept if field not in unbounded], room)
         room -= sum(_width(stream, field) for field in targets)
-        chosen.append(_Chosen(topic, _name(topic.topic, chosen), kept, unbounded, targets))
+        chosen.append(_Chosen(topic, _name(topic.topic, chosen), kept, left_out, unbounded, targets))
     if chosen and not any(item.targets for item in chosen):
         # Only positions without a bound: they are what there is to predict.
         chosen[0] = chosen[0]._replace(targets=chosen[0].unbounded[:1])
@@ -185,6 +187,13 @@ def _moving(stream: Stream, field: str) -> list[str]:
     return [field] if len(alive) == len(columns) else alive
 
 
+def _left_out(stream: Stream, field: str, kept: Sequence[str]) -> list[str]:
+    """The field, where none of its columns is kept, or those that are not."""
+    columns = [name for name in stream.names if _below(name, field)]
+    out = [name for name in columns if not any(_below(name, path) for path in kept)]
+    return [field] if len(out) == len(columns) else out
+
+
 def _name(topic: str, chosen: Sequence[_Chosen]) -> str:
     name = "".join(letter if letter.isalnum() else "_" for letter in topic_key(topic)).strip("_").lower() or "stream"
     return name if all(item.name != name for item in chosen) else f"{name}_{len(chosen)}"
@@ -250,6 +259,7 @@ def _text(logs: Sequence[Path], chosen: Sequence[_Chosen], times: _Times, clock:
         f"    clock: {clock}  # {reason}",
         "    # A silence of all streams that long, or a step of the clock, starts a new segment.",
         f"    max_gap_s: {times.max_gap_s:.3g}",
+        "    # Of types that are known, the fields that say how a robot moves; more can be added by their names.",
         "    streams:",
     ]
     for item in chosen:
@@ -258,6 +268,7 @@ def _text(logs: Sequence[Path], chosen: Sequence[_Chosen], times: _Times, clock:
             f"      {item.name}:  # {item.topic.type}, {item.topic.rate_hz:.3g} Hz, median step {step}",
             f"        topic: {_quoted(item.topic.topic)}",
             f"        fields: [{', '.join(map(_quoted, item.fields))}]",
+            *([f"        # Left out, empty or without change: {', '.join(item.left_out)}."] if item.left_out else []),
             f"        max_interpolation_s: {max(1.0, 3 / (item.topic.rate_hz or 1.0)):.3g}",
         ]
         if item.unbounded:
