@@ -41,7 +41,7 @@ def main() -> None:
     started = time.monotonic()
     bundle = f"{OUT}/train/bundle"
     run("1/6 What is in the log", "robopos", "inspect", LOG)
-    run("2/6 Train", "robopos", "train", "--config", "configs/mower.yaml", "--out", f"{OUT}/train")
+    run("2/6 Train", "robopos", "train", "--config", "configs/mower.yaml", "--out", f"{OUT}/train", "--force")
     run(
         "3/6 Judge it on the last part of the log, which it never saw",
         *("robopos", "evaluate", bundle, LOG, "--split", "test", "--json", f"{OUT}/scores.json"),

@@ -61,7 +61,10 @@ def test_ctrl_c_in_a_training_leaves_whole_checkpoints_to_go_on_from(arm_log: Pa
     written = write_yaml(tmp_path / "train.yaml", config)
     last = tmp_path / "run" / "checkpoints" / "last.ckpt"
     said = interrupted(["train", "-c", written, "-o", tmp_path / "run"], last.is_file, tmp_path)
-    assert said.splitlines()[-1] == f"robopos train: interrupted: --ckpt_path last goes on from {last}"
+    assert (
+        said.splitlines()[-1]
+        == f"robopos train: interrupted: --ckpt_path last with the same options goes on from {last}"
+    )
     assert "Traceback" not in said and not (tmp_path / "run" / "bundle").exists()
     assert {path.name for path in last.parent.iterdir()} == {"best.ckpt", "last.ckpt"}
     for path in last.parent.iterdir():

@@ -1,8 +1,7 @@
-"""Resume, several processes, averaging, compilation, augmentation, memory, standard deviations."""
+"""Several processes, averaging, compilation, augmentation, memory, standard deviations."""
 
 from __future__ import annotations
 
-import copy
 import json
 import os
 import socket
@@ -14,7 +13,6 @@ import numpy as np
 import pytest
 import torch
 from conftest import training_config, write_yaml
-from lightning import Callback
 from sequences_support import sequence_settings
 
 from robopos.cli import main
@@ -31,55 +29,6 @@ from robopos.training.module import SequenceModule
 def train(folder: Path, config: dict, *options: str) -> int:
     path = write_yaml(folder / "train.yaml", config)
     return main(["train", "--config", str(path), "--out", str(folder / "run"), *options])
-
-
-def weights(folder: Path) -> dict[str, torch.Tensor]:
-    return torch.load(folder / "run" / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
-
-
-class Killer(Callback):
-    """Ends a training as a power cut would: in the middle of an epoch, without a word."""
-
-    def __init__(self, step: int) -> None:
-        self.step = step
-
-    def on_train_batch_end(self, trainer, *_: object) -> None:
-        if trainer.global_step == self.step:
-            raise SystemExit(9)
-
-
-@pytest.mark.parametrize("every", [None, 7])
-def test_a_killed_training_goes_on_as_if_it_had_not_been(arm_log: Path, tmp_path: Path, every: int | None):
-    config = training_config(arm_log, dropout=0.2)
-    config["data"]["batches_per_epoch"], config["trainer"]["max_steps"] = 12, 36
-    if every is not None:
-        # Checkpoints in the middle of an epoch too.
-        more = {"dirpath": "FOLDER", "every_n_train_steps": every, "save_top_k": 1, "filename": "middle"}
-        more |= {"enable_version_counter": False}
-        checkpoint = {"class_path": "lightning.pytorch.callbacks.ModelCheckpoint", "init_args": more}
-        config["trainer"]["callbacks"] = [checkpoint]
-
-    def made(folder: Path) -> dict:
-        folder.mkdir()
-        ready = copy.deepcopy(config)
-        for callback in ready["trainer"].get("callbacks", []):
-            callback["init_args"]["dirpath"] = str(folder / "middle")
-        return ready
-
-    assert train(tmp_path / "whole", made(tmp_path / "whole")) == 0
-    cut = made(tmp_path / "cut")
-    killer = {"class_path": "test_training_options.Killer", "init_args": {"step": 29}}
-    killed = copy.deepcopy(cut)
-    killed["trainer"]["callbacks"] = [*killed["trainer"].get("callbacks", []), killer]
-    with pytest.raises(SystemExit):
-        train(tmp_path / "cut", killed)
-    resume = "last" if every is None else str(tmp_path / "cut" / "middle" / "middle.ckpt")
-    if every is not None:
-        assert torch.load(resume, weights_only=True)["global_step"] == 28
-    assert train(tmp_path / "cut", cut, "--ckpt_path", resume) == 0
-    here, there = weights(tmp_path / "whole"), weights(tmp_path / "cut")
-    for name, tensor in here.items():
-        assert torch.equal(tensor, there[name]), name
 
 
 SCRIPT = """

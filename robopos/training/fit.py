@@ -54,6 +54,10 @@ def quiet() -> None:
     warnings.filterwarnings("ignore", ".*does not have many workers.*")
     warnings.filterwarnings("ignore", ".*GPU available but not used.*")
     warnings.filterwarnings("ignore", ".*number of training batches.*smaller than the logging interval.*")
+    # The data module's state says how much of the epoch is done.
+    warnings.filterwarnings("ignore", ".*checkpoint that ended before the epoch ended.*")
+    # Going on from the end of an epoch, Lightning ends that epoch once more, before there is a new loss.
+    warnings.filterwarnings("ignore", r".*ModelCheckpoint\(monitor='val_loss'\).* could not find the monitored key.*")
     for name in ("lightning.pytorch", "lightning.fabric"):
         logging.getLogger(name).setLevel(logging.WARNING)
 

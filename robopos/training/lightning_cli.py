@@ -18,6 +18,7 @@ from robopos.training.evaluation import predict, score
 from robopos.training.fit import StepProgress, TellStep, quiet
 from robopos.training.module import SequenceModule, read_checkpoint
 from robopos.training.parser import TrainingParser
+from robopos.training.resume import keep_rows, refuse_other_settings, refuse_replacing, remove_training
 
 BEST = "best"
 
@@ -67,6 +68,12 @@ class TrainingCLI(LightningCLI):
             metavar="CHECKPOINT",
             help="resume from this checkpoint; 'last' takes the newest of --out",
         )
+        parser.add_argument("--force", action="store_true", help="replace a training that --out holds")
+
+    def before_instantiate_classes(self) -> None:
+        # What holds for this call alone is not part of the configuration that is saved.
+        self.force, self.config.force = self.config.force, False
+        self.ckpt_path, self.config.ckpt_path = self.config.ckpt_path, None
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         out = Path(self.config.out)
@@ -74,8 +81,10 @@ class TrainingCLI(LightningCLI):
         trainer.default_root_dir = str(out)
         # CSV and TensorBoard always; loggers of the configuration (W&B, MLflow, ...) come beside them.
         own = trainer.logger if isinstance(trainer.logger, list) else [trainer.logger]
+        # Written row by row: whole when a training is killed.
+        self.csv = CSVLogger(out, name="csv", version="", flush_logs_every_n_steps=1)
         kwargs["logger"] = [
-            CSVLogger(out, name="csv", version=""),
+            self.csv,
             TensorBoardLogger(out, name="tensorboard", version=""),
             *(logger for logger in own if logger not in (None, True, False)),
         ]
@@ -122,7 +131,7 @@ class TrainingRun:
         quiet()
         self._cli = TrainingCLI(args)
         self.out = Path(self._cli.config.out)
-        self._resume = self._cli.config.ckpt_path
+        self._resume: str | None = self._cli.ckpt_path
         if self._resume == "last":
             self._resume = str(self.out / "checkpoints" / "last.ckpt")
         if self._resume is not None and not Path(self._resume).is_file():
@@ -130,11 +139,15 @@ class TrainingRun:
         if self._resume is not None:
             # Read here first: torch before 2.6 would run what a foreign file tells it to.
             read_checkpoint(self._resume)
+        elif not self._cli.force:
+            refuse_replacing(self.out)
         data = self._cli.datamodule
         # A training shorter than an epoch is validated once all the same.
         data.batches_per_epoch = min(data.batches_per_epoch, self.steps)
         data.setup("fit")
         self._cli.model.prepare(data)
+        if self._resume is not None:
+            self._resumed_step = refuse_other_settings(self._resume, self._cli.model, data)
 
     @property
     def steps(self) -> int:
@@ -169,11 +182,19 @@ class TrainingRun:
         """
         trainer, data = self._cli.trainer, self._cli.datamodule
         trainer.callbacks.append(StepProgress(tell))  # type: ignore[attr-defined]  # made by a part of the Trainer
+        if self._resume is None:
+            remove_training(self.out)
+        else:
+            keep_rows(self._cli.csv, self._resumed_step)
         try:
             trainer.fit(self._cli.model, datamodule=data, ckpt_path=self._resume)
-        except SystemExit as interrupt:  # what Lightning makes of Ctrl-C
+        except SystemExit as interrupt:
+            if not isinstance(interrupt.__context__, KeyboardInterrupt):
+                raise
+            # What Lightning makes of Ctrl-C.
             last = self.out / "checkpoints" / "last.ckpt"
-            said = f"--ckpt_path last goes on from {last}" if last.is_file() else "before the first checkpoint"
+            goes_on = f"--ckpt_path last with the same options goes on from {last}"
+            said = goes_on if last.is_file() else "before the first checkpoint"
             raise KeyboardInterrupt(said) from interrupt
         best = getattr(trainer.checkpoint_callback, "best_model_path", "")
         module = SequenceModule.from_checkpoint(best) if best else self._cli.model

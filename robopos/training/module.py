@@ -99,6 +99,8 @@ class SequenceModule(LightningModule):
     def on_train_batch_start(self, batch: Batch | AgedBatch, batch_idx: int) -> None:
         # Dropout of each step by its number, so that a resumed training is the uninterrupted one.
         torch.manual_seed(step_seed(self._data().seed, self.global_step, self.global_rank))
+        # The step of logged rows. Lightning's own count is one ahead after a resume at the end of an epoch.
+        self.trainer.fit_loop.epoch_loop._batches_that_stepped = self.global_step
 
     def training_step(self, batch: Batch | AgedBatch, batch_idx: int) -> Tensor:
         ahead_s = None
