@@ -67,14 +67,15 @@ def run(args: argparse.Namespace) -> None:
             "that this model asks for"
         )
     rows = score(bundle.layout, predictions)
-    scores(f"{args.bundle} on {', '.join(args.logs)} ({args.split})", rows)
+    title = f"{args.bundle} on {', '.join(args.logs)} ({args.split})"
+    scores(title, rows)
     print(f"skill against hold last, mean: {overall_skill(rows):+.3f}")
     write_json(args.json, rows)
     write_text(args.markdown, markdown_scores(rows))
     if args.plot is not None:
         from robopos.training.figures import draw_evaluation
 
-        draw_evaluation(bundle.layout, predictions, rows, args.plot)
+        draw_evaluation(bundle.layout, predictions, rows, args.plot, title)
         print(f"plot: {args.plot}")
     if args.mcap is not None:
         from robopos.logs import write_log

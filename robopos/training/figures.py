@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from robopos.arrays import Ints
 from robopos.files import whole_file
 from robopos.sequences import SequenceLayout
 from robopos.training.evaluation import Predictions
@@ -17,9 +18,12 @@ MOST_TARGETS = 6
 
 
 def draw_evaluation(
-    layout: SequenceLayout, predictions: Predictions, rows: Sequence[dict[str, Any]], path: str | Path
+    layout: SequenceLayout, predictions: Predictions, rows: Sequence[dict[str, Any]], path: str | Path, title: str
 ) -> None:
-    """For each target (the first 6): what was predicted at the furthest horizon over time, and error over horizon."""
+    """For each target (the first 6): what was predicted at the furthest horizon over time, and error over horizon.
+
+    Below the title stands what part of the targets and of the time is drawn, where it is not all.
+    """
     import matplotlib
 
     matplotlib.use("Agg")
@@ -38,10 +42,22 @@ def draw_evaluation(
     axes[-1][1].set_xlabel("horizon (s)")
     axes[0][0].legend(fontsize=7, loc="upper right")
     axes[0][1].legend(fontsize=7)
+    part = _part_drawn(len(shown), len(layout.target_names), predictions.reference_ns)
+    # The title holds names of files, which are no formulas.
+    figure.suptitle(f"{title}\n{part}" if part else title, fontsize=10, wrap=True, parse_math=False)
     figure.tight_layout()
     with whole_file(path) as beside:
         figure.savefig(beside, dpi=120, format="png")
     plt.close(figure)
+
+
+def _part_drawn(shown: int, targets: int, reference_ns: Ints) -> str:
+    """Such as "6 of 8 targets, 30 of 60 s"; "" where all is drawn."""
+    steps_s = np.diff(reference_ns) / 1e9
+    seconds = steps_s[np.abs(steps_s) <= TRACE_S].sum()  # the time between two logs is part of neither
+    parts = [f"{shown} of {targets} targets"] if shown < targets else []
+    parts += [f"{TRACE_S:g} of {seconds:.0f} s"] if seconds > TRACE_S else []
+    return ", ".join(parts)
 
 
 def _trace(axis: Any, layout: SequenceLayout, predictions: Predictions, target: int) -> None:
