@@ -154,7 +154,7 @@ def test_malformed_bytes_are_refused(robot):
         client.publish("joint_states", data)
     status = robot.told("joint_states", lambda s: int(values(s)["refused"]) == before + len(garbage))
     assert "sensor_msgs/msg/JointState" in values(status)["last_refusal"]
-    assert "refused 4 bytes on joint_states" in robot.node.output()
+    assert "refused 4 bytes on /joint_states" in robot.node.output()
     client.publish("joint_states", garbage[0])
     status = robot.told("joint_states", lambda s: "1 messages refused, the last one: " in s.message)
     assert level(status) == 2

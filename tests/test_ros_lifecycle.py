@@ -14,13 +14,14 @@ pytest.importorskip("rclpy", reason="rclpy is not installed: pip install 'robopo
 pytest.importorskip("robopos_ros", reason="robopos_ros is not installed: pip install --no-deps ros2_ws/src/robopos_ros")
 
 import ros_support
+from diagnostic_msgs.msg import DiagnosticStatus
 from robopos_ros import lockstep
 from robopos_ros.client import Client
 from robopos_ros.health import InputHealth
 from robopos_ros.parameters import PARAMETERS, Settings
 from robopos_ros.process import NodeProcess, free_domain, private_environment
 from robopos_ros.warm_up import warm_up
-from robopos_ros.watch import ERROR, WARN, InputWatch, NodeWatch
+from robopos_ros.watch import ERROR, OK, WARN, Changes, InputWatch, NodeWatch
 
 from robopos.logs import iter_messages
 from robopos.serving import Engine
@@ -153,18 +154,26 @@ def test_warm_up_leaves_nothing_behind(bundle, log):
 
 
 COUNTS = dict.fromkeys(
-    ("admitted", "skipped", "overrun", "expired", "stale", "not_finite", "beyond_limits", "published"), 0
+    ("admitted", "skipped", "overrun", "expired", "stale", "not_finite", "beyond_limits", "published", "busy_ms"), 0
 )
 
 
-def told(watch: NodeWatch, settings: Settings, resets: dict[str, int] | None = None, **counts: int):
-    return watch.look(COUNTS | counts | {"engine": {"resets": {"activate": 1} | (resets or {})}}, settings)
+def told(watch: NodeWatch, settings: Settings, resets: dict[str, int] | None = None, now_s: float = 0.0, **counts: int):
+    return watch.look(COUNTS | counts | {"engine": {"resets": {"activate": 1} | (resets or {})}}, settings, now_s)
+
+
+def test_messages_that_come_together_are_no_slowness():
+    watch = NodeWatch()
+    assert told(watch, settings(), now_s=10.0) == []
+    assert told(watch, settings(), now_s=11.0, admitted=100, skipped=50, busy_ms=200) == []
+    ((_, text),) = told(watch, settings(), now_s=12.0, admitted=200, skipped=100, busy_ms=1000)
+    assert text == "inference is slower than the messages: 50 of 100 predictions skipped"
 
 
 def test_the_node_watch_tells_what_changed_and_only_that():
     watch = NodeWatch()
     assert told(watch, settings(), admitted=100, skipped=5) == []
-    ((level, text),) = told(watch, settings(), admitted=200, skipped=55)
+    ((level, text),) = told(watch, settings(), admitted=200, skipped=55, busy_ms=900)
     assert (level, text) == (WARN, "inference is slower than the messages: 50 of 100 predictions skipped")
     assert told(watch, settings(trigger="rate"), admitted=300, skipped=155) == []
     ((level, text),) = told(watch, settings(), {"gap": 2}, admitted=300, skipped=155)
@@ -175,6 +184,36 @@ def test_the_node_watch_tells_what_changed_and_only_that():
     ((level, text),) = told(watch, settings(), {"gap": 2}, **grown, overrun=7)
     assert (level, text.partition(":")[0]) == (ERROR, "7 messages thrown away")
     assert told(watch, settings(), {"gap": 2}, **grown, overrun=7) == []
+
+
+def status(level: bytes, message: str) -> DiagnosticStatus:
+    return DiagnosticStatus(level=level, name="/predictor: imu", message=message)
+
+
+def test_the_log_is_told_once_what_stays_wrong_and_when_it_is_good_again():
+    changes = Changes()
+    assert changes.look([status(WARN, "no message yet")]) == []  # every start begins like this
+    assert changes.look([status(WARN, "no message yet")]) == [(WARN, "/predictor: imu: no message yet")]
+    assert changes.look([status(WARN, "no message yet")]) == []
+    assert changes.look([status(OK, "receiving")]) == [(OK, "/predictor: imu: receiving again")]
+    assert changes.look([status(ERROR, "refused")]) == changes.look([status(OK, "receiving")]) == []
+
+
+def test_a_number_may_be_written_without_a_point_and_a_wrong_one_is_named():
+    rate = PARAMETERS["rate_hz"]
+    assert (rate.problem(20), rate.problem(20.5), rate.clean(20)) == ("", "", 20.0)
+    for wrong in (0, -1.0, "fast", True, float("nan")):
+        assert rate.problem(wrong) == f"{wrong!r} is no number from 0.01 to 10000"
+
+
+def test_misspelt_parameters_are_named_and_integers_taken(bundle):
+    parameters = {"rate_hz": 20, "max_input_age_s": 2, "publsh_horizon_s": 0.25}
+    with ros_support.running(bundle, INPUTS, ["base"], **parameters) as (node, client):
+        said = "no parameter is called 'publsh_horizon_s': ignored; did you mean publish_horizon_s?"
+        assert ros_support.wait_for(lambda: said in node.output())
+        assert "'rate_hz'" not in node.output()
+        assert client.set_parameter("rate_hz", 30) == ""
+        assert client.set_parameter("rate_hz", 0) == "rate_hz: 0 is no number from 0.01 to 10000"
 
 
 def test_a_step_of_the_system_clock_is_told_once():
@@ -195,7 +234,7 @@ def test_the_input_watch_names_silence_and_absence(bundle):
         counts = engine.stats.to_dict()["streams"]["base"]
         return [text for _, text in watch.look(health, counts, "x", 1.5, round(now_s * 1e9))]
 
-    assert look(0.0) == ["no message yet, and nobody publishes it"]
+    assert look(0.0) == ["no message yet, and nobody publishes odometry"]
     health.publishers = ("/driver",)
     assert look(0.0) == ["no message yet"]
     health.receive(1_000_000_000)

@@ -178,7 +178,7 @@ def test_every_transition_by_service(bundle, messages):
 @pytest.mark.parametrize(
     ("argument", "said"),
     [
-        ("max_input_age_s:=1", "Trying to set parameter 'max_input_age_s' to '1' of type 'INTEGER'"),
+        ("max_input_age_s:=soon", "'soon' is no number from 0 to 86400"),
         ("qos_depth:=0", "Parameter qos_depth out of range. Min: 1"),
         ("qos_depth", "Couldn't parse parameter override rule: '-p qos_depth'"),
     ],

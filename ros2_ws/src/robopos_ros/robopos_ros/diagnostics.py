@@ -44,7 +44,7 @@ def input_status(
 ) -> DiagnosticStatus:
     """One input, with the engine's counts of it."""
     age_s = health.age_s(now_ns)
-    values: dict[str, Any] = {"received": health.received, "refused": health.refused}
+    values: dict[str, Any] = {"topic": health.topic, "received": health.received, "refused": health.refused}
     if health.refused:
         values["last_refusal"] = health.refusal
     if rate_hz is not None:

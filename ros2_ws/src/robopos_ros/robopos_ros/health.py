@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 class InputHealth:
     """One input. The executor's thread writes what was received and who publishes, the inference thread the rest."""
 
-    topic: str
+    topic: str  # as the node's graph knows it: in its namespace, remapped
     received: int = 0
     received_ns: int | None = None  # monotonic clock, at the newest message
     largest_gap_s: float = 0.0  # between two messages, by the monotonic clock

@@ -101,6 +101,7 @@ class Inference:
         self.receipt_to_publish = Samples()
         self.horizon_left_s = Samples()
         self.failure = ""
+        self._busy_s = 0.0  # of the thread since activation
         self._engine_stats: dict[str, Any] = engine.stats.to_dict()
         self._stats_due_s: float | None = None  # None while the copy is what there is
 
@@ -146,6 +147,7 @@ class Inference:
         return {
             **asdict(self.counts),
             "queued": queued,
+            "busy_ms": round(1e3 * self._busy_s),
             "engine_ms": self.engine_time.percentiles_ms(),
             "receipt_to_publish_ms": self.receipt_to_publish.percentiles_ms(),
             "horizon_left_ms": {"least": 1e3 * left[0], "p50": 1e3 * left[len(left) // 2]} if left else {},
@@ -155,7 +157,9 @@ class Inference:
     def _run(self) -> None:
         try:
             while (batch := self._next_batch()) is not None:
+                started_s = time.monotonic()
                 self._step(batch)
+                self._busy_s += time.monotonic() - started_s
         except Exception as error:
             self.failure = f"{type(error).__name__}: {error}"
             self._logger.error(f"inference stopped, activate again to restart it:\n{traceback.format_exc()}")

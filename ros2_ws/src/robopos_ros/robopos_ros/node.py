@@ -21,7 +21,7 @@ from robopos_ros.health import InputHealth
 from robopos_ros.inference import Inference
 from robopos_ros.inputs import Inputs, needs_source_stamps
 from robopos_ros.outputs import Outputs
-from robopos_ros.parameters import Settings, changed, declare, read
+from robopos_ros.parameters import Settings, changed, declare, read, unknown_overrides
 from robopos_ros.reporter import Reporter, Watched
 from robopos_ros.threads import use_one_thread
 from robopos_ros.types import message_class
@@ -47,6 +47,8 @@ class Predictor(LifecycleNode):
         self._jumps: JumpHandle | None = None  # made last
         declare(self)
         self.settings = read(self)
+        for text in unknown_overrides(self):
+            self.get_logger().warning(text)
         self._reporter = Reporter(self, self.settings)
         self._refresh = self.create_timer(
             REFRESH_PERIOD_S, self._refresh_inputs, clock=Clock(clock_type=ClockType.STEADY_TIME)
@@ -85,7 +87,7 @@ class Predictor(LifecycleNode):
         except ServingError as error:
             return self._fail_activate(str(error))
         engine.reset("activate")
-        health = {stream.name: InputHealth(stream.topic) for stream in engine.inputs}
+        health = {s.name: InputHealth(self.resolve_topic_name(s.topic)) for s in engine.inputs}
         clock = self.get_clock()
         self._inference = Inference(
             engine,
@@ -165,7 +167,7 @@ class Predictor(LifecycleNode):
         }
         topics = ", ".join(self.resolve_topic_name(stream.topic) for stream in engine.inputs)
         self.get_logger().info(
-            f"bundle {settings.bundle} on {engine.device}, mode {engine.mode}; reads {topics}; "
+            f"bundle {settings.bundle} on {engine.device}, mode {engine.mode}, step {settings.step}; reads {topics}; "
             f"predicts {', '.join(engine.targets)}"
         )
         for name, described in self._outputs.described.items():

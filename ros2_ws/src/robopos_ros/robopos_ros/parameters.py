@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -34,16 +35,27 @@ class Entry:
             made.additional_constraints = f"one of: {', '.join(self.choices)}"
             made.dynamic_typing = "off" in self.choices  # which YAML reads as false
         if isinstance(self.default, float):
+            made.dynamic_typing = True  # 50 is a number too
             made.floating_point_range = [FloatingPointRange(from_value=self.low, to_value=self.high)]
         elif isinstance(self.default, int) and not isinstance(self.default, bool):
             made.integer_range = [IntegerRange(from_value=self.low, to_value=self.high)]
         return made
 
+    def clean(self, value: Any) -> Any:
+        """What is meant: YAML reads a bare off as false, and 50 as an integer."""
+        if self.choices:
+            return "off" if value is False else value
+        return float(value) if isinstance(self.default, float) else value
+
     def problem(self, value: Any) -> str:
-        """Why a word is not allowed, or nothing. Types and ranges are rclpy's own business."""
-        if not self.choices or clean(value) in self.choices:
-            return ""
-        return f"{value!r} is none of {', '.join(self.choices)}"
+        """Why a word or a number is not allowed, or nothing. Other types and ranges are rclpy's own business."""
+        if self.choices and self.clean(value) not in self.choices:
+            return f"{value!r} is none of {', '.join(self.choices)}"
+        if isinstance(self.default, float):
+            number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            if not number or not self.low <= value <= self.high:
+                return f"{value!r} is no number from {self.low:g} to {self.high:g}"
+        return ""
 
 
 PARAMETERS = {
@@ -142,15 +154,21 @@ class Settings:
     diagnostics_period_s: float
 
 
-def clean(value: Any) -> Any:
-    """YAML reads a bare off as false: it is the word that is meant."""
-    return "off" if value is False else value
-
-
 def declare(node: Node) -> None:
     """Declare every parameter on the node."""
     for name, entry in PARAMETERS.items():
         node.declare_parameter(name, entry.default, entry.descriptor())
+
+
+def unknown_overrides(node: Node) -> list[str]:
+    """Parameters given at start that the node does not have, in words: a misspelt one would do nothing in silence."""
+    given = getattr(node, "_parameter_overrides", {})  # rclpy tells of them by no public name
+    found = []
+    for name in given:
+        if not node.has_parameter(name) and not name.startswith("qos_overrides."):
+            near = difflib.get_close_matches(name, PARAMETERS, 1)
+            found.append(f"no parameter is called '{name}': ignored" + (f"; did you mean {near[0]}?" if near else ""))
+    return found
 
 
 def read(node: Node) -> Settings:
@@ -163,8 +181,7 @@ def read(node: Node) -> Settings:
     for name, value in values.items():
         if problem := PARAMETERS[name].problem(value):
             raise InvalidParameterValueException(name, value, problem)
-        if PARAMETERS[name].choices:
-            values[name] = clean(value)
+        values[name] = PARAMETERS[name].clean(value)
     return Settings(**values)
 
 
@@ -178,5 +195,5 @@ def changed(settings: Settings, parameters: Sequence[Parameter], state: str) -> 
     for parameter in ours:
         if problem := PARAMETERS[parameter.name].problem(parameter.value):
             return f"{parameter.name}: {problem}"
-    values = {p.name: clean(p.value) if PARAMETERS[p.name].choices else p.value for p in ours}
+    values = {p.name: PARAMETERS[p.name].clean(p.value) for p in ours}
     return replace(settings, **values)

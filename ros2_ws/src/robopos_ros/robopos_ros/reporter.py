@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from robopos_ros.health import InputHealth, Rates
 from robopos_ros.inference import Inference
 from robopos_ros.outputs import Outputs
 from robopos_ros.parameters import Settings
-from robopos_ros.watch import WARN, Finding, InputWatch, NodeWatch
+from robopos_ros.watch import OK, WARN, Changes, Finding, InputWatch, NodeWatch
 
 if TYPE_CHECKING:
     from rclpy.lifecycle import LifecycleNode
@@ -52,6 +52,7 @@ class Reporter:
         self.facts: dict[str, Any] = {}
         self.watched: Watched | None = None
         self._clock_watch = NodeWatch()
+        self._changes = Changes()
         self._publisher = node.create_publisher(DiagnosticArray, "/diagnostics", 10)
         self._timer = self._make_timer()
 
@@ -78,12 +79,22 @@ class Reporter:
         if watched is not None:
             problem = watched.inference.failure or problem
             counts = watched.inference.snapshot()
-            findings += watched.node.look(counts, self.settings)
+            findings += watched.node.look(counts, self.settings, time.monotonic())
             findings += self._black_box(watched.inference, values)
             values |= counts | {"listeners": watched.outputs.listeners()}
             message.status += self._inputs(watched, name, bundle, counts["engine"]["streams"])
         message.status.insert(0, node_status(name, bundle, Report(self.state, problem, values, findings)))
         self._publisher.publish(message)
+        if watched is not None:
+            self._log(self._changes.look(message.status))
+
+    def _log(self, changes: Iterable[Finding]) -> None:
+        logger = self._node.get_logger()
+        for level, text in changes:
+            if level == OK:  # a line of its own for each severity: rclpy knows a call by its place
+                logger.info(text)
+            else:
+                logger.warning(text)
 
     def _black_box(self, inference: Inference, values: dict[str, Any]) -> list[Finding]:
         box = inference.black_box
@@ -101,6 +112,6 @@ class Reporter:
             key, health = stream.name, watched.health[stream.name]
             watch = watched.inputs.setdefault(key, InputWatch())
             found = watch.look(health, engine[key], ", ".join(stream.fields), limit_s, now_ns)
-            full = f"{name}: {health.topic}"
+            full = f"{name}: {stream.topic}"
             statuses.append(input_status(full, bundle, health, found, engine[key], rates.get(key), now_ns))
         return statuses

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from diagnostic_msgs.msg import DiagnosticStatus
@@ -14,7 +14,9 @@ from robopos_ros.parameters import Settings
 OK, WARN, ERROR = DiagnosticStatus.OK, DiagnosticStatus.WARN, DiagnosticStatus.ERROR
 CLOCK_STEP_S = 0.1  # of the system clock against the monotonic one, or of stamps ahead of this node's clock
 BEHIND_S = 1.0  # of stamps behind their arrival
+RECORDED_S = 60.0  # further apart, the messages are hardly of now
 SLOW = 0.2  # share of predictions that were skipped
+BUSY = 0.5  # of the time: below, messages that came together were answered by one prediction, which is no slowness
 
 
 class Finding(NamedTuple):
@@ -30,11 +32,14 @@ class NodeWatch:
     def __init__(self) -> None:
         self._increases = Increases()
         self._resets = Increases({"activate": 1})
+        self._looked_s: float | None = None
         self._offset_ns = time.time_ns() - time.monotonic_ns()
         self.clock_steps = 0
 
-    def look(self, counts: Mapping[str, Any], settings: Settings) -> list[Finding]:
-        """What happened since the last look; `counts` are `Inference.snapshot()`."""
+    def look(self, counts: Mapping[str, Any], settings: Settings, now_s: float) -> list[Finding]:
+        """What happened since the last look; `counts` are `Inference.snapshot()`, `now_s` the monotonic clock."""
+        elapsed_s = 0.0 if self._looked_s is None else now_s - self._looked_s
+        self._looked_s = now_s
         grown = self._increases.update({name: value for name, value in counts.items() if isinstance(value, int)})
         found = []
 
@@ -43,7 +48,8 @@ class NodeWatch:
 
         if n := grown["overrun"]:
             say(ERROR, f"{n} messages thrown away: they come faster than the model takes them")
-        if settings.trigger == "message" and grown["skipped"] > SLOW * max(1, grown["admitted"]):
+        slow = settings.trigger == "message" and grown["skipped"] > SLOW * max(1, grown["admitted"])
+        if slow and grown["busy_ms"] > 1e3 * BUSY * elapsed_s:
             n, of = grown["skipped"], grown["admitted"]
             say(WARN, f"inference is slower than the messages: {n} of {of} predictions skipped")
         if n := grown["expired"]:
@@ -101,8 +107,8 @@ class InputWatch:
         if n := grown["_refused"]:
             say(ERROR, f"{n} messages refused, the last one: {health.refusal}")
         age_s = health.age_s(now_ns)
-        if health.received == 0:
-            say(WARN, "no message yet" if health.publishers else "no message yet, and nobody publishes it")
+        if health.received == 0 and not health.other_types:
+            say(WARN, "no message yet" if health.publishers else f"no message yet, and nobody publishes {health.topic}")
         elif age_s > limit_s > 0:
             say(WARN, f"silent for {age_s:.1f} s, more than {limit_s:g} s")
         if n := grown["empty"]:
@@ -118,10 +124,34 @@ class InputWatch:
         if len(health.publishers) > 1:
             say(WARN, f"{len(health.publishers)} publishers: {', '.join(health.publishers)}")
         if (ahead_s := _ahead_s(engine)) is not None and grown["received"]:
+            recorded = " (recorded messages? set use_sim_time, and play with --clock)"
+            remedy = recorded if abs(ahead_s) > RECORDED_S else ""
             if ahead_s > CLOCK_STEP_S:
-                say(WARN, f"stamps are {ahead_s:.3g} s ahead of this node's clock")
+                say(WARN, f"stamps are {ahead_s:.3g} s ahead of this node's clock{remedy}")
             elif ahead_s < -BEHIND_S:
-                say(WARN, f"stamps are {-ahead_s:.3g} s behind this node's clock")
+                say(WARN, f"stamps are {-ahead_s:.3g} s behind this node's clock{remedy}")
+        return found
+
+
+class Changes:
+    """Turns statuses into lines for the log: once when one has been bad for two reports, once when it is good again.
+
+    Who has no view of `/diagnostics` at hand is told what is wrong; what lasts for one report alone is not told.
+    """
+
+    def __init__(self) -> None:
+        self._bad: dict[str, int] = {}  # reports in a row
+
+    def look(self, statuses: Sequence[DiagnosticStatus]) -> list[Finding]:
+        """What is worth a line since the last look."""
+        found = []
+        for status in statuses:
+            before = self._bad.get(status.name, 0)
+            self._bad[status.name] = 0 if status.level == OK else before + 1
+            if status.level != OK and before == 1:
+                found.append(Finding(status.level, f"{status.name}: {status.message}"))
+            elif status.level == OK and before > 1:
+                found.append(Finding(OK, f"{status.name}: {status.message} again"))
         return found
 
 
