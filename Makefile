@@ -51,7 +51,7 @@ docs: setup
 	@echo "docs: build/docs/docs/index.html"
 
 test: setup lint
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
 test-fast: setup
 	@$(BIN)/python -m pytest -m "not ros and not slow"
