@@ -56,10 +56,8 @@ def run(args: argparse.Namespace) -> None:
     import shlex
     from pathlib import Path
 
-    from rich.markdown import Markdown
-
-    from robopos.cli.show import Progress, console
-    from robopos.comparison import Study, StudySettings, markdown, skill_table, write_report
+    from robopos.cli.show import Progress, table
+    from robopos.comparison import Study, StudySettings, skill_table, write_report
     from robopos.errors import ConfigError
 
     parser = settings_parser()
@@ -87,7 +85,7 @@ def run(args: argparse.Namespace) -> None:
             raise KeyboardInterrupt("the same command goes on from the cells that are done") from None
     results = study.results(shlex.join(["robopos", "compare", *args.settings]))
     report = write_report(Path(out), results)
-    console().print(Markdown(markdown(skill_table(results, results.regime))))
+    table(*skill_table(results, results.regime))
     print(f"report: {report}")
     if results.failed:
         failed = "; ".join(f"{cell.key}: {cell.error}" for cell in results.failed)
