@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import re
 import shutil
 import zipfile
@@ -114,6 +115,16 @@ def test_a_label_names_no_folder_outside(label: str) -> None:
     assert re.fullmatch(r"([a-z0-9][a-z0-9.-]*)?", slug(label))  # no slash, and no leading dot
 
 
+class _Evil:
+    """Makes a folder where it is unpickled."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.mkdir, (str(self.folder),)
+
+
 def test_a_cell_that_was_altered_is_made_again(tmp_path: Path) -> None:
     (cell,) = cells({"time-rotary": 0.5}, [1])
     folder = keep_cell(tmp_path, cell, "print")
@@ -135,8 +146,9 @@ def test_a_cell_that_was_altered_is_made_again(tmp_path: Path) -> None:
 
     assert altered() is not None
     assert altered(b"PK\3\4 no archive") is None
-    assert altered(arrays | {"0/model": np.array([{"x": 1}], object)}) is None  # would be unpickled
-    assert altered(arrays | {"0/model": np.zeros((3, 99))}) is None
+    assert altered(arrays | {"0/model": np.array([_Evil(tmp_path / "owned")], object)}) is None
+    assert not (tmp_path / "owned").exists()
+    assert altered(arrays | {"0/model": np.zeros((len(arrays["0/block"]), 99))}) is None
     for changes in (
         {"seconds": None},
         {"conditions": 5},

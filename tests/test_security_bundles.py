@@ -111,13 +111,13 @@ def test_features_and_targets_must_be_in_the_weights(bundle: Path) -> None:
     def widen(content: dict[str, Any]) -> None:
         stream = content["sequence"]["streams"][0]
         for name in ("fields", "transforms", "kinds", "units"):
-            stream[name] = [stream[name][0]] * 2000
+            stream[name] += [stream[name][0]] * 2000
         features = 2000 + len(content["normalization"]["mean"])
         content["normalization"] |= {"mean": [0.0] * features, "std": [1.0] * features}
 
     before = load(edited(bundle, lambda content: None))
-    answer = load(edited(bundle, widen))
-    assert not before and str(bundle) in answer
+    assert before == ""
+    assert "embed.weight must have shape (64, 4" in load(edited(bundle, widen))
 
 
 @pytest.mark.parametrize(
