@@ -17,6 +17,10 @@ class ConfigError(RoboposError):
     """A setting has a wrong value or contradicts another."""
 
 
+class UsageError(ConfigError):
+    """A command line that its command does not take."""
+
+
 class SequenceError(RoboposError):
     """Streams cannot be made into tokens, windows or targets."""
 

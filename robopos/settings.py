@@ -32,19 +32,19 @@ def from_mapping(cls: type[Settings], values: Mapping[str, Any], where: str) -> 
     known = get_type_hints(cls)
     for name in values:
         require(name in known, where, name, f"one of {', '.join(field.name for field in fields(cls))}")
-        require(_fits(values[name], known[name]), f"{where}.{name}", values[name], f"of type {_word(known[name])}")
+        require(fits(values[name], known[name]), f"{where}.{name}", values[name], f"of type {type_word(known[name])}")
     try:
         return cls(**values)
     except TypeError as error:
         raise ConfigError(f"{where}: {error}") from None
 
 
-def _fits(value: object, hint: Any) -> bool:
+def fits(value: object, hint: Any) -> bool:
     """Whether a plain value is of an annotated type: numbers, texts, lists and mappings of them, and unions."""
     if hint is Any:
         return True
     if get_origin(hint) in (UnionType, Union):
-        return any(_fits(value, one) for one in get_args(hint))
+        return any(fits(value, one) for one in get_args(hint))
     kind = get_origin(hint) or hint
     if kind is Literal:
         return value in get_args(hint)
@@ -53,9 +53,10 @@ def _fits(value: object, hint: Any) -> bool:
     if kind is int:
         return isinstance(value, int) and not isinstance(value, bool)
     if kind in (list, tuple):
-        return isinstance(value, (list, tuple)) and all(_fits(item, get_args(hint)[0]) for item in value)
+        return isinstance(value, (list, tuple)) and all(fits(item, get_args(hint)[0]) for item in value)
     return isinstance(value, kind)
 
 
-def _word(hint: Any) -> str:
+def type_word(hint: Any) -> str:
+    """An annotated type in a line."""
     return hint.__name__ if isinstance(hint, type) and not get_args(hint) else str(hint)

@@ -131,6 +131,7 @@ def make_targets() -> set[str]:
 SHORT_TRAINING = [
     *("--trainer.max_steps", "4", "--data.batch_size", "2"),
     *("--model.network.context", "16", "--model.network.window", "32"),
+    "--force",  # runs/mine is there
 ]
 SHORT_STUDY = [
     *("--max_steps", "4", "--batch_size", "2", "--max_anchors", "40", "--resamples", "20", "--workers", "1"),

@@ -146,14 +146,14 @@ def test_losses_count_what_the_mask_keeps():
 @pytest.mark.parametrize(
     ("settings", "match"),
     [
-        ({"size": "huge"}, "model.size is 'huge', must be one of tiny, small, base"),
-        ({"context": 0}, "model.context is 0"),
-        ({"window": 64}, r"model.window is 64, must be > model.context \(64\) tokens"),
-        ({"context_s": -1.0}, "model.context_s is -1.0"),
-        ({"loss": "l1"}, "model.loss is 'l1'"),
-        ({"dropout": 1.0}, "model.dropout is 1.0"),
-        ({"burn_in": 500}, "model.burn_in is 500"),
-        ({"max_input_age_s": -0.1}, "model.max_input_age_s is -0.1, must be a time >= 0 in s"),
+        ({"size": "huge"}, "network.size is 'huge', must be one of tiny, small, base"),
+        ({"context": 0}, "network.context is 0"),
+        ({"window": 64}, r"network.window is 64, must be > network.context \(64\) tokens"),
+        ({"context_s": -1.0}, "network.context_s is -1.0"),
+        ({"loss": "l1"}, "network.loss is 'l1'"),
+        ({"dropout": 1.0}, "network.dropout is 1.0"),
+        ({"burn_in": 500}, "network.burn_in is 500"),
+        ({"max_input_age_s": -0.1}, "network.max_input_age_s is -0.1, must be a time >= 0 in s"),
     ],
 )
 def test_wrong_settings_name_the_parameter(settings: dict, match: str):

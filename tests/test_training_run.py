@@ -113,7 +113,7 @@ def change(config: dict, path: str, value: object) -> dict:
         ("data.sequence.targets", {"imu": ["temperature"]}, "temperature"),
         ("model.network.positions", "time-quaternion", "time-quaternion"),
         ("model.network.position_options", {"colour": 3}, "colour"),
-        ("model.network.size", "huge", "model.size is 'huge'"),
+        ("model.network.size", "huge", "network.size is 'huge'"),
         ("model.network.contxt", 3, "contxt"),
         ("model.optimizer", {"learning_rate": -1.0}, "learning_rate is -1.0"),
         ("trainer.max_stepz", 3, "max_stepz"),

@@ -27,11 +27,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def settings_parser() -> SettingsParser:
     """The study's settings, and the options of the command."""
     from robopos.comparison import StudySettings
-    from robopos.training.parser import SettingsParser
+    from robopos.training.parser import ConfigFile, SettingsParser
 
     parser = SettingsParser(prog="robopos compare", description=__doc__)
     parser.add_argument(
-        "-c", "--config", action="config", metavar="CONFIG", help="YAML configuration; later options override it"
+        "-c", "--config", action=ConfigFile, metavar="CONFIG", help="YAML configuration; later options override it"
     )
     parser.add_class_arguments(StudySettings, None)
     parser.add_argument("-o", "--out", type=str, default="report", metavar="FOLDER", help="folder of cells and report")

@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable
 
 from robopos.cli.printable import printable
-from robopos.errors import RoboposError
+from robopos.errors import RoboposError, UsageError
 
 DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 EXIT_CODES = "exit codes: 0 done, 1 an error that is named, 2 wrong usage, 130 interrupted (Ctrl-C)"
@@ -31,7 +31,7 @@ def exit_code(name: str, work: Callable[[], object], *, debug: bool = False) -> 
             traceback.print_exc()
         # One line, whatever names a log or a bundle holds.
         print(printable(f"{name}: {' '.join(_in_words(error).splitlines())}"), file=sys.stderr)
-        return FAILED
+        return WRONG_USAGE if isinstance(error, UsageError) else FAILED
     return DONE
 
 

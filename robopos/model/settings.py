@@ -54,34 +54,37 @@ class ModelSettings:
     max_input_age_s: float = 0.0
 
     def __post_init__(self) -> None:
-        require(self.size in SIZES, "model.size", self.size, f"one of {', '.join(SIZES)}")
+        require(self.size in SIZES, "network.size", self.size, f"one of {', '.join(SIZES)}")
         require(
-            1 <= self.context <= MAX_TOKENS, "model.context", self.context, f"a number of tokens from 1 to {MAX_TOKENS}"
+            1 <= self.context <= MAX_TOKENS,
+            "network.context",
+            self.context,
+            f"a number of tokens from 1 to {MAX_TOKENS}",
         )
         require(
-            self.window <= 2 * MAX_TOKENS, "model.window", self.window, f"a number of tokens up to {2 * MAX_TOKENS}"
+            self.window <= 2 * MAX_TOKENS, "network.window", self.window, f"a number of tokens up to {2 * MAX_TOKENS}"
         )
         require(
             self.context_s is None or (math.isfinite(self.context_s) and self.context_s > 0),
-            "model.context_s",
+            "network.context_s",
             self.context_s,
             "a time > 0 in s, or null",
         )
-        require(self.window > self.context, "model.window", self.window, f"> model.context ({self.context}) tokens")
+        require(self.window > self.context, "network.window", self.window, f"> network.context ({self.context}) tokens")
         require(
             self.burn_in is None or 0 <= self.burn_in < self.window,
-            "model.burn_in",
+            "network.burn_in",
             self.burn_in,
-            f"null, or tokens from 0 to below model.window ({self.window})",
+            f"null, or tokens from 0 to below network.window ({self.window})",
         )
-        require(0 <= self.dropout < 1, "model.dropout", self.dropout, "a share from 0 to below 1")
+        require(0 <= self.dropout < 1, "network.dropout", self.dropout, "a share from 0 to below 1")
         require(
             math.isfinite(self.max_input_age_s) and self.max_input_age_s >= 0,
-            "model.max_input_age_s",
+            "network.max_input_age_s",
             self.max_input_age_s,
             "a time >= 0 in s",
         )
-        require(self.loss in LOSSES, "model.loss", self.loss, f"one of {', '.join(LOSSES)}")
+        require(self.loss in LOSSES, "network.loss", self.loss, f"one of {', '.join(LOSSES)}")
 
     @property
     def history(self) -> int:

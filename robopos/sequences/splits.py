@@ -45,11 +45,19 @@ def split_blocks(table: TokenTable, layout: SequenceLayout, split: SplitSettings
     label = _by_log(table, split) if split.by == "log" else _by_time(table, layout, split)
     for number, name in enumerate(SPLITS):
         if not (label == number).any():
-            raise SequenceError(
-                f"the {name} split has no token: the log is too short for its share "
-                f"(each later split gives up {guard_s(layout):g} s as a guard)"
-            )
+            raise SequenceError(f"the {name} split has no token: {_too_short(layout, split)}")
     return _cut(label, table, SPLITS)
+
+
+def _too_short(layout: SequenceLayout, split: SplitSettings) -> str:
+    if split.by == "log":
+        return "its logs have none"
+    furthest = max(layout.horizons_s)
+    return (
+        f"the log is too short for its share; each later split gives up {guard_s(layout):g} s as a guard, the furthest "
+        f"horizon of {furthest:g} s and {guard_s(layout) - furthest:g} s of interpolation: shorten horizons_s, "
+        "or give a longer log"
+    )
 
 
 def _by_time(table: TokenTable, layout: SequenceLayout, split: SplitSettings) -> Ints:

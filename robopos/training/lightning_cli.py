@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 from lightning import Trainer
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 
-from robopos.errors import ConfigError
+from robopos.errors import ConfigError, UsageError
 from robopos.model import Bundle
+from robopos.settings import require
 from robopos.training.calibration import calibrate
 from robopos.training.data import SequenceData
 from robopos.training.evaluation import predict, score
 from robopos.training.fit import StepProgress, TellStep, quiet
 from robopos.training.module import SequenceModule, read_checkpoint
-from robopos.training.parser import TrainingParser
+from robopos.training.parser import ConfigFile, TrainingParser
 from robopos.training.resume import keep_rows, refuse_other_settings, refuse_replacing, remove_training
 
 BEST = "best"
+# Groups of settings, and where `robopos train` has them.
+ABOVE = {"network": "model", "split": "data", "augment": "data"}
+
+
+def _is_trainer(group: Any) -> bool:
+    return any(action.dest.split(".")[0] == "trainer" for action in group._group_actions)
 
 
 class TrainingCLI(LightningCLI):
@@ -47,11 +56,22 @@ class TrainingCLI(LightningCLI):
         )
 
     def init_parser(self, **kwargs: Any) -> LightningArgumentParser:
-        parser = TrainingParser(prog="robopos train", default_env=False)
+        told = "Train a model on recorded logs and write a bundle."
+        parser = TrainingParser(prog="robopos train", description=told, default_env=False)
         parser.add_argument(
-            "-c", "--config", action="config", metavar="CONFIG", help="YAML configuration; later options override it"
+            "-c", "--config", action=ConfigFile, metavar="CONFIG", help="YAML configuration; later options override it"
         )
         return parser
+
+    def add_core_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        super().add_core_arguments_to_parser(parser)
+        for action in parser._actions:
+            # Marks of the Trainer's pages: :class:`~lightning.pytorch.trainer.Trainer` says Trainer.
+            if isinstance(action.help, str):
+                action.help = re.sub(r":\w+:`~?(?:[^`]*\.)?([^`.]*)`", r"\1", action.help)
+        # The project's own options first; the Trainer's many after them.
+        parser._action_groups.sort(key=_is_trainer)  # type: ignore[attr-defined]  # argparse has lists
+        parser._actions.sort(key=lambda action: action.dest.split(".")[0] == "trainer")
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         parser.add_argument(
@@ -99,7 +119,13 @@ class TrainingCLI(LightningCLI):
                 enable_version_counter=False,
             ),
         ]
-        return super().instantiate_trainer(**kwargs)
+        try:
+            return super().instantiate_trainer(**kwargs)
+        except (MisconfigurationException, ValueError) as error:
+            told = " ".join(str(error).split())
+            raise ConfigError(
+                f"trainer: {told} (accelerator is {trainer.accelerator!r}, cpu and auto always work)"
+            ) from None
 
 
 def settings_parser() -> LightningArgumentParser:
@@ -120,6 +146,15 @@ def settings_parser() -> LightningArgumentParser:
     raise AssertionError("LightningCLI parses when it is made")
 
 
+def in_full(error: ConfigError) -> ConfigError:
+    """The error with its setting's name as it is typed here: settings know their own group alone."""
+    text = str(error)
+    for group, above in ABOVE.items():
+        # After the name of a file, where there is one.
+        text = re.sub(rf"(^|: ){group}\.", rf"\g<1>{above}.{group}.", text, count=1)
+    return type(error)(text) if type(error) in (ConfigError, UsageError) else error
+
+
 class TrainingRun:
     """One training as the command line asks for it.
 
@@ -129,7 +164,10 @@ class TrainingRun:
 
     def __init__(self, args: list[str]) -> None:
         quiet()
-        self._cli = TrainingCLI(args)
+        try:
+            self._cli = TrainingCLI(args)
+        except ConfigError as error:
+            raise in_full(error) from None
         self.out = Path(self._cli.config.out)
         self._resume: str | None = self._cli.ckpt_path
         if self._resume == "last":
@@ -141,7 +179,10 @@ class TrainingRun:
             read_checkpoint(self._resume)
         elif not self._cli.force:
             refuse_replacing(self.out)
-        data = self._cli.datamodule
+        trainer, data = self._cli.trainer, self._cli.datamodule
+        endless = trainer.max_steps == -1 and trainer.max_epochs is not None and trainer.max_epochs < 1
+        allowed = "a number of steps >= 1, or -1 with trainer.max_epochs >= 1"
+        require(trainer.max_steps != 0 and not endless, "trainer.max_steps", trainer.max_steps, allowed)
         # A training shorter than an epoch is validated once all the same.
         data.batches_per_epoch = min(data.batches_per_epoch, self.steps)
         data.setup("fit")
