@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from robopos.errors import LogError
@@ -182,9 +183,10 @@ def find(walk: Walk, paths: Sequence[str], data: bytes | memoryview) -> Found:
     return Found(columns, held, labels.used())
 
 
-def _stems(path: str) -> list[str]:
+@lru_cache(maxsize=256)  # messages of a stream have the same few
+def _stems(path: str) -> tuple[str, ...]:
     """The path, and what stands before each of its dots and brackets."""
-    return [path, *(path[: mark.start()] for mark in _MARK.finditer(path))]
+    return (path, *(path[: mark.start()] for mark in _MARK.finditer(path)))
 
 
 class _Labels:
