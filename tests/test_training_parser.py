@@ -7,8 +7,12 @@ from pathlib import Path
 
 import pytest
 from conftest import training_config, write_yaml
+from sequences_support import sequence_settings
 
 from robopos.cli import main
+from robopos.model import ModelSettings
+from robopos.training.band import band_notes
+from robopos.training.data import SequenceData
 
 
 def said(capsys: pytest.CaptureFixture) -> str:
@@ -78,7 +82,7 @@ def test_a_wrong_command_line_is_wrong_usage(command: str, tmp_path: Path, capsy
     assert said(capsys) == "--nonsense: no such option"
     assert main([command]) == 2
     assert "must be given, in the file of -c CONFIG (`robopos init` drafts one)" in said(capsys)
-    assert main([command, "-c", str(tmp_path / "none.yaml")]) == 2
+    assert main([command, "-c", str(tmp_path / "none.yaml")]) == 1
     assert "none.yaml: there is no such file" in said(capsys)
 
 
@@ -113,3 +117,16 @@ def test_the_help_starts_with_the_project_s_own_options(capsys: pytest.CaptureFi
     groups = ["Train a model on recorded logs", "A causal Transformer", "Recorded logs for", "aspect of training"]
     places = [shown.index(group) for group in groups]
     assert places == sorted(places)
+
+
+def test_a_band_that_does_not_hold_what_it_says_is_noted(arm_log: Path):
+    settings = sequence_settings()
+    dataset = SequenceData([str(arm_log)], settings).dataset
+    step_s = dataset.median_interval_s()
+    said = f"context_s 1e-05 s is shorter than the median step {step_s:.3g} s: a token sees only itself"
+    assert band_notes(dataset, ModelSettings(context_s=1e-5)) == [f"{said} (model.network.context_s)"]
+    # About 57 tokens a second: 12 tokens end after 0.2 s, 64 after 1.1 s.
+    (note,) = band_notes(dataset, ModelSettings(context=12, context_s=0.5))
+    assert note.startswith("100 % of tokens reach context (12 tokens) before context_s (0.5 s)")
+    assert band_notes(dataset, ModelSettings(context=64, context_s=0.5)) == []
+    assert band_notes(dataset, ModelSettings(context=64)) == []

@@ -15,6 +15,7 @@ from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from robopos.errors import ConfigError, UsageError
 from robopos.model import Bundle
 from robopos.settings import require
+from robopos.training.band import band_notes
 from robopos.training.calibration import calibrate
 from robopos.training.data import SequenceData
 from robopos.training.evaluation import predict, score
@@ -201,8 +202,9 @@ class TrainingRun:
 
     @property
     def notes(self) -> list[str]:
-        """What had to be said about the logs."""
-        return list(self._cli.datamodule.notes)
+        """What had to be said about the logs, and about the network's band on them."""
+        data: SequenceData = self._cli.datamodule
+        return [*data.notes, *band_notes(data.dataset, self._cli.model.settings)]
 
     def summary(self) -> str:
         """What is about to be trained, in a line."""

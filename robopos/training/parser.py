@@ -53,7 +53,7 @@ class ConfigFile(ActionConfigFile):
     def __call__(self, parser: Parser, cfg: Any, values: Any, option_string: str | None = None) -> None:
         path = Path(values)
         if not path.is_file():
-            raise UsageError(f"{values}: there is no such file (-c, --config)")
+            raise ConfigError(f"{values}: there is no such file (-c, --config)")
         content = read(path)
         names, what = OTHERS.get(parser.prog, (set(), ""))
         if names & set(content):
