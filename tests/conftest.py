@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,10 @@ from robopos.logs import LogMessage, write_log
 
 # Small networks on shared cores: a second thread waits more than it works.
 torch.set_num_threads(1)
+
+# Parallel test runners ignore SIGINT in their workers, and processes inherit that; those of a terminal do not.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 START_NS = 1_700_000_000_000_000_000
 EXTRA_LOGS = os.environ.get("ROBOPOS_EXTRA_LOGS")
