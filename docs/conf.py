@@ -19,7 +19,7 @@ release = version = __version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 root_doc = "docs/index"
 include_patterns = [
-    *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/**.md", "examples/README.md"),
+    *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "docs/**.md", "examples/README.md"),
     *("data/README.md", "benchmarks/RESULTS.md", "ros2_ws/README.md", "ros2_ws/src/robopos_ros/README.md"),
 ]
 # Folders that are not worth walking.
