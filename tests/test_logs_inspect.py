@@ -185,6 +185,12 @@ def test_stamps_that_go_back_far_or_often_are_no_clock(
     assert sequence["clock"] == clock and told in text
 
 
+def test_no_offset_is_told_as_nothing(tmp_path: Path) -> None:
+    at = [1_000_000 * MS + 10 * MS * i for i in range(200)]
+    path = write_log(tmp_path / "same.mcap", [twist("/a", log, log, float(np.sin(i))) for i, log in enumerate(at)])
+    assert "/a reaches the log 0.0 ms after them\n" in draft_config(path)
+
+
 def test_a_log_without_anything_to_learn_is_named(tmp_path: Path) -> None:
     path = tmp_path / "still.mcap"
     write_log(path, [twist("/a", 10_000 * MS + i * MS, 10_000 * MS + i * MS) for i in range(200)])

@@ -239,6 +239,8 @@ def test_the_input_watch_names_silence_and_absence(bundle):
     assert look(0.0) == ["no message yet"]
     health.receive(1_000_000_000)
     assert look(2.0) == []
+    engine.stats.streams["base"].far_out = 3
+    assert look(2.0) == ["3 messages far outside of what was trained on: another unit, or another robot?"]
     assert look(3.0) == ["silent for 2.0 s, more than 1.5 s"]
     health.receive(3_500_000_000)
     assert health.largest_gap_s == 2.5

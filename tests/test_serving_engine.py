@@ -220,3 +220,12 @@ def test_a_log_without_the_topics_is_refused(engine: Engine, tmp_path: Path):
     write_log(path, [m._replace(topic=f"/other{m.topic}") for m in arm_messages(seconds=1)])
     with pytest.raises(ServingError, match=r"none of the bundle's topics is there: /joint_states, /imu"):
         list(replay(engine, path))
+
+
+def test_values_of_another_unit_are_counted_and_kept(engine: Engine):
+    stats = engine.stats.streams["joints"]
+    for number, elbow in enumerate((0.1, np.nan, 57.3, 1e12)):  # degrees among radians; beyond all measure
+        engine.push("joints", START_NS + 25_000_000 * number, [0.2, elbow])
+    assert (stats.admitted, stats.far_out, stats.missing_values) == (4, 2, 1)
+    engine.push("joints", START_NS + 25_000_000 * 4, [0.2, 0.1])
+    assert stats.far_out == 2

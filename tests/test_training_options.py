@@ -159,6 +159,8 @@ def test_a_bundle_of_any_checkpoint(trained: Path, tmp_path: Path, capsys: pytes
     (tmp_path / "no.ckpt").write_text("nothing")
     assert main(["bundle", str(tmp_path / "no.ckpt"), "-o", str(tmp_path / "no")]) == 1
     assert "no.ckpt: not a checkpoint of robopos" in capsys.readouterr().err
+    assert main(["bundle", str(tmp_path / "gone.ckpt"), "-o", str(tmp_path / "no")]) == 1
+    assert "gone.ckpt: no such checkpoint" in capsys.readouterr().err
 
 
 def test_evaluate_draws_and_writes_what_it_found(trained: Path, arm_log: Path, tmp_path: Path):

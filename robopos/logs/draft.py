@@ -231,7 +231,7 @@ def _clock(topics: Sequence[TopicReport], max_gap_s: float) -> tuple[str, str]:
         # Few and small steps back are late messages, which the model sees as they are.
         if topic.backward > _MOST_BACKWARD * topic.count or topic.furthest_back_s > max_gap_s:
             return "log", _backward(topic)
-    reason = f"the sensors' own stamps; {worst.topic} reaches the log {-offset:.1f} ms after them"
+    reason = f"the sensors' own stamps; {worst.topic} reaches the log {round(-offset, 1) + 0.0:.1f} ms after them"
     late = max(with_header, key=lambda topic: topic.backward / topic.count)
     return "header", f"{reason}; {_backward(late)}" if late.backward else reason
 

@@ -16,6 +16,7 @@ from robopos.sequences.layout import InputStream, SequenceLayout
 # An elapsed time goes in as its logarithm; one of no length as that of a millisecond.
 SHORTEST_S = 1e-3
 FURTHEST = 1e6  # standard deviations
+FAR_OUT = 20.0  # standard deviations: another unit or another robot, rather than an outlier
 
 
 class StreamMemory(NamedTuple):

@@ -12,7 +12,7 @@ from robopos.arrays import Floats
 from robopos.errors import SequenceError
 from robopos.positions import Positions
 from robopos.sequences.admission import DROPPED, STARTS_SEGMENT, Admission, Verdict
-from robopos.sequences.features import Normalization, StreamMemory, log_elapsed, transform_rows, with_center
+from robopos.sequences.features import FAR_OUT, Normalization, StreamMemory, log_elapsed, transform_rows, with_center
 from robopos.sequences.layout import SequenceLayout
 from robopos.sequences.windows import Tokens
 from robopos.stamps import NS_PER_S
@@ -33,6 +33,8 @@ class LiveTokens:
         reference_ns: the newest time admitted up to the newest token, from which horizons count; ``None`` before it.
         count: tokens since the start or the last reset.
         made: tokens since the start.
+        far_out: whether the newest message made a token with a value more than ``FAR_OUT`` standard deviations from
+            the mean of training.
         held: tokens that wait here, of which ``take`` hands out the oldest.
     """
 
@@ -56,6 +58,7 @@ class LiveTokens:
         self._observed = np.zeros((capacity, len(layout.streams)), bool)
         self._time_ns = np.zeros(capacity, np.int64)
         self.band_truncated = self.made = 0
+        self.far_out = False
         self._forget()
 
     def _forget(self) -> None:
@@ -80,6 +83,7 @@ class LiveTokens:
 
     def push(self, stream: int, time_ns: int, row: Floats) -> Verdict:
         """Take the next message in order of arrival; ``row`` (d,) are its raw values, not finite is missing."""
+        self.far_out = False
         known = np.isfinite(row)
         row = np.where(known, row, np.nan)
         verdict = self._admission.push(stream, time_ns, bool(known.any()))
@@ -110,6 +114,8 @@ class LiveTokens:
         features, carried = self._features(stream, time_ns)
         values, measured = self.normalization.apply(features[None], slice(None))
         self._values[slot], self._measured[slot] = values[0], measured[0]
+        masked = np.isfinite(features) & ~measured[0]
+        self.far_out = bool((np.abs(values[0]) > FAR_OUT).any() or masked.any())
         self._observed[slot] = False
         self._observed[slot, carried] = True
         self._time_ns[slot] = time_ns

@@ -204,6 +204,7 @@ class Engine:
         if verdict in STARTS_SEGMENT:
             self._forget(verdict.name.lower())
         stats.count(verdict, time_ns, arrival_ns, newest_ns)
+        stats.far_out += self._live.far_out
         stats.missing_values += len(row) - int(np.isfinite(row).sum())
         self.stats.newest_ns = self._live.newest_ns
         self.stats.band_truncated = self._live.band_truncated

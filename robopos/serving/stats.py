@@ -20,6 +20,7 @@ class StreamStats:
     undecodable: int = 0  # raised: bytes that are no message of the type
     refused: int = 0  # raised: wrong number of values, or a time that is no whole number
     missing_values: int = 0  # not finite, masked in a message that was admitted or dropped
+    far_out: int = 0  # admitted with a value more than 20 standard deviations from the mean of training
     out_of_order: int = 0  # admitted though behind the newest stamp
     repeated_stamps: int = 0  # admitted with the stamp of the message before
     future_stamps: int = 0  # admitted with a stamp after their arrival

@@ -217,8 +217,8 @@ def read_checkpoint(path: str) -> dict[str, Any]:
     Raises:
         ConfigError: it is no regular file, is not of robopos, or holds more than tensors and plain types.
     """
-    if Path(path).exists() and not Path(path).is_file():
-        raise ConfigError(f"{path}: is no regular file")
+    if not Path(path).is_file():
+        raise ConfigError(f"{path}: {'is no regular file' if Path(path).exists() else 'no such checkpoint'}")
     try:
         checkpoint: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
         checkpoint["robopos"]["layout"]

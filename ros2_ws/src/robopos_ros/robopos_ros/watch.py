@@ -115,6 +115,8 @@ class InputWatch:
             say(WARN, f"{n} messages held none of {fields}")
         elif n := grown["missing_values"]:
             say(WARN, f"{n} values missing or not finite")
+        if n := grown["far_out"]:
+            say(WARN, f"{n} messages far outside of what was trained on: another unit, or another robot?")
         if n := grown["late"]:
             say(WARN, f"{n} messages came too late and were dropped")
         if n := grown["zero_stamps"]:
