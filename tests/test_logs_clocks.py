@@ -122,3 +122,25 @@ def test_the_clock_rule_is_one_offline_and_live(tmp_path: Path, clock: str, kind
     assert stream.time_ns.tolist() == live
     with pytest.raises(LogError, match="clock 'sensor'"):
         message_time_ns(1, 2, 3, "sensor")
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "string frame_id",
+        "float64 stamp",
+        "builtin_interfaces/Time[2] stamp",
+        "Own stamp\n===\nMSG: std_msgs/Own\nint64 sec",
+    ],
+)
+def test_a_header_without_a_stamp_is_no_header(tmp_path: Path, header: str) -> None:
+    """A log brings the definitions of its types along, and may define a header as it likes."""
+    text = f"std_msgs/Header header\nfloat64 x\n===\nMSG: std_msgs/Header\n{header}\n"
+    kind = parse_schema("own_msgs/msg/Own", text)
+    messages = [
+        LogMessage("/own", kind.name, START_NS + i, serialize(kind, {"x": float(i)}), schema=text) for i in range(9)
+    ]
+    path = write_log(tmp_path / "own.mcap", messages)
+    stream = read_log(path, {"own": StreamSpec("/own", ["x"])}, clock="header")["own"]
+    assert stream.values[:, 0].tolist() == list(range(9))
+    assert stream.time_ns.tolist() == [START_NS + i for i in range(9)]

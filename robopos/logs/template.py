@@ -11,7 +11,7 @@ import numpy.typing as npt
 from robopos.arrays import Floats
 from robopos.logs.fields import Place, find
 from robopos.logs.gather import PAYLOAD
-from robopos.logs.schema import MessageType, short_name
+from robopos.logs.schema import Field, MessageType, short_name
 from robopos.logs.wire import Text, Walk, walk
 
 
@@ -71,7 +71,7 @@ class Template(NamedTuple):
 
 
 def has_header(message: MessageType) -> bool:
-    """Whether the message begins with a std_msgs/Header named `header`."""
+    """Whether the message begins with a std_msgs/Header named `header`, which has a stamp."""
     first = message.fields[0] if message.fields else None
     return (
         first is not None
@@ -79,7 +79,16 @@ def has_header(message: MessageType) -> bool:
         and first.array == "one"
         and first.message is not None
         and short_name(first.message.name) == "std_msgs/Header"
+        and any(map(_is_stamp, first.message.fields))
     )
+
+
+def _is_stamp(field: Field) -> bool:
+    """Whether a field is the stamp that a header has everywhere; a log may define its types as it likes."""
+    parts = field.message.fields if field.message is not None else ()
+    whole = field.name == "stamp" and field.array == "one" and all(part.array == "one" for part in parts)
+    primitives = tuple(part.primitive for part in parts)
+    return whole and primitives in (("int32", "uint32"), ("uint32", "uint32")) and parts[0].name == "sec"
 
 
 def compile_template(
