@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import shutil
 import signal
@@ -97,6 +98,17 @@ def training_config(log: Path, **network: object) -> dict:
         "model": {"network": {"context": 12, "context_s": 0.5, "window": 24} | network},
         "trainer": {"max_steps": 120, "accelerator": "cpu"},
     }
+
+
+def changed(config: dict, path: str, value: object) -> dict:
+    """A copy of a configuration with another value at a dotted path."""
+    config = copy.deepcopy(config)
+    *groups, last = path.split(".")
+    inner = config
+    for group in groups:
+        inner = inner[group]
+    inner[last] = value
+    return config
 
 
 def write_yaml(path: Path, content: object) -> Path:

@@ -12,6 +12,7 @@ from mcap.writer import CompressionType, Writer
 from robopos.errors import LogError
 from robopos.logs import (
     StreamSpec,
+    count_messages,
     inspect_log,
     iter_messages,
     read_log,
@@ -94,6 +95,7 @@ def test_two_channels_of_one_topic_are_both_read(tmp_path: Path) -> None:
     assert numbers(path) == list(range(50))
     assert inspect_log(path).topics[0].channels == 2
     assert len(list(iter_messages(path, ["twist"]))) == 50
+    assert count_messages(path) == len(list(iter_messages(path)))
 
 
 def test_two_types_on_one_topic_are_refused_by_name(tmp_path: Path) -> None:

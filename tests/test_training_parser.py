@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 from pathlib import Path
 
 import pytest
-from conftest import training_config, write_yaml
+from conftest import changed, training_config, write_yaml
 from sequences_support import sequence_settings
 
 from robopos.cli import main
@@ -19,16 +18,6 @@ def said(capsys: pytest.CaptureFixture) -> str:
     lines = capsys.readouterr().err.strip().splitlines()
     assert len(lines) == 1, lines
     return lines[0].split(": ", 1)[1]
-
-
-def changed(log: Path, path: str, value: object) -> dict:
-    config = copy.deepcopy(training_config(log))
-    *groups, last = path.split(".")
-    inner = config
-    for group in groups:
-        inner = inner[group]
-    inner[last] = value
-    return config
 
 
 @pytest.mark.parametrize(
@@ -53,7 +42,7 @@ def changed(log: Path, path: str, value: object) -> dict:
 def test_a_wrong_setting_of_a_file_is_named_in_full(
     arm_log: Path, tmp_path: Path, capsys: pytest.CaptureFixture, path: str, value: object, line: str
 ):
-    file = write_yaml(tmp_path / "my.yaml", changed(arm_log, path, value))
+    file = write_yaml(tmp_path / "my.yaml", changed(training_config(arm_log), path, value))
     assert main(["train", "-c", str(file)]) == 1
     assert said(capsys) == f"{file}: {line}"
 

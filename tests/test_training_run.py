@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from conftest import training_config, write_yaml
+from conftest import changed, training_config, write_yaml
 
 from robopos.cli import main
 from robopos.errors import ConfigError
@@ -92,15 +92,6 @@ def test_half_precision_trains_to_a_float32_bundle(arm_log: Path, tmp_path: Path
     assert np.mean([row["skill_hold_last"] for row in bundle.metrics]) > 0.3
 
 
-def change(config: dict, path: str, value: object) -> dict:
-    *groups, last = path.split(".")
-    inner = config
-    for group in groups:
-        inner = inner[group]
-    inner[last] = value
-    return config
-
-
 @pytest.mark.parametrize(
     ("path", "value", "said"),
     [
@@ -123,9 +114,7 @@ def change(config: dict, path: str, value: object) -> dict:
 def test_a_wrong_option_is_one_line_that_names_it(
     arm_log: Path, tmp_path: Path, capsys: pytest.CaptureFixture, path: str, value: object, said: str
 ):
-    import copy
-
-    config = change(copy.deepcopy(training_config(arm_log)), path, value)
+    config = changed(training_config(arm_log), path, value)
     written = write_yaml(tmp_path / "train.yaml", config)
     assert main(["train", "--config", str(written), "--out", str(tmp_path / "run")]) == 1
     shown = capsys.readouterr().err.strip().splitlines()

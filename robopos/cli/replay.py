@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> None:
 
     from robopos.cli.show import Progress, write_json
     from robopos.errors import ConfigError
-    from robopos.logs import iter_messages
+    from robopos.logs import count_messages
     from robopos.model import Bundle
     from robopos.serving import Engine, replay_to_log
 
@@ -76,8 +76,7 @@ def run(args: argparse.Namespace) -> None:
         raise ConfigError(f"--out {args.out} is the log itself: name another file")
     bundle = Bundle.load(args.bundle).with_admission(args.max_gap_s, args.max_lateness_s)
     engine = Engine(bundle, device=args.device, mode=args.mode, step=args.step)
-    total = sum(1 for _ in iter_messages(args.log))
-    with Progress("replay", total) as progress:
+    with Progress("replay", count_messages(args.log)) as progress:
         summary = replay_to_log(
             engine, args.log, args.out, last_s=args.last_s, rate=args.rate, progress=progress.update
         )

@@ -12,7 +12,7 @@ from robopos.logs.report import LogReport, TopicReport
 from robopos.logs.schema import long_name, parse_schema
 from robopos.logs.schemas import schema_text, standard_types
 from robopos.logs.serialize import serialize
-from robopos.logs.source import iter_messages
+from robopos.logs.source import count_messages, iter_messages
 from robopos.logs.write import write_log
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "Stream",
     "StreamSpec",
     "TopicReport",
+    "count_messages",
     "draft_config",
     "inspect_log",
     "iter_messages",
