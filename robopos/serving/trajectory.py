@@ -17,6 +17,7 @@ from robopos.stamps import NS_PER_S
 TRAJECTORY = "trajectory_msgs/msg/JointTrajectory"
 TOPIC_PREFIX = "/predictor/prediction"  # where the ROS 2 node publishes under its default name
 _STAMP = struct.Struct("<iI")
+_NO_ZERO_BYTE = np.frombuffer(b"\x01" * 8, "<f8").item()
 _STAMP_AT = 4  # the header's stamp comes first, behind the four bytes that name the encoding
 
 
@@ -32,14 +33,23 @@ class TrajectoryWriter:
 
     def __init__(self, names: Sequence[str], horizons_s: Sequence[float]) -> None:
         self._shape = len(horizons_s), len(names)
-        marks = np.arange(1.0, 1.0 + len(horizons_s) * len(names), dtype="<f8").reshape(self._shape)
-        points = [
-            {"positions": row, "time_from_start": round(horizon_s * NS_PER_S)}
-            for row, horizon_s in zip(marks, horizons_s, strict=True)
-        ]
-        content = {"joint_names": list(names), "points": points}
-        self._template = serialize(parse_schema(TRAJECTORY, schema_text(TRAJECTORY)), content)
-        self._rows_at = [self._template.index(row.tobytes()) for row in marks]
+        schema = parse_schema(TRAJECTORY, schema_text(TRAJECTORY))
+        self._template, other = (
+            serialize(
+                schema,
+                {
+                    "joint_names": list(names),
+                    "points": [
+                        {"positions": [value] * len(names), "time_from_start": round(horizon_s * NS_PER_S)}
+                        for horizon_s in horizons_s
+                    ],
+                },
+            )
+            for value in (0.0, _NO_ZERO_BYTE)
+        )
+        # The bytes that differ are the values' and no others, whatever bytes the names and the horizons have.
+        differ = np.frombuffer(self._template, "u1") != np.frombuffer(other, "u1")
+        self._rows_at = np.flatnonzero(differ).reshape(len(horizons_s), -1)[:, 0].tolist()
 
     @classmethod
     def of(cls, layout: SequenceLayout, stream: str) -> TrajectoryWriter:
