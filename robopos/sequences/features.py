@@ -184,7 +184,7 @@ def fit_normalization(
 
 def with_center(layout: SequenceLayout, base: Floats, center: Floats) -> Floats:
     """(n, T) what predictions count from: the last observed value, or ``center`` where the model does not see it."""
-    return np.where(layout.target_seen, base, center)
+    return base if all(layout.target_seen) else np.where(layout.target_seen, base, center)
 
 
 def _mean(values: Floats) -> Floats:

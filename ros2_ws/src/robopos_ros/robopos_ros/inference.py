@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -89,8 +91,8 @@ class Inference:
         self._logger = logger
         self._now_ns = now_ns
         self.black_box = black_box
-        self._queue: list[Received | Forget] = []
-        self._condition = threading.Condition()
+        # None only wakes the thread. Every message crosses here: a queue of C, not a Condition.
+        self._queue: queue.SimpleQueue[Received | Forget | None] = queue.SimpleQueue()
         self._stopping = False
         self._fresh: Received | None = None  # the newest token without a prediction
         self._waiting = 0  # tokens without a prediction
@@ -111,42 +113,34 @@ class Inference:
 
     def put(self, message: Received) -> None:
         """Hand a message over; returns at once."""
-        with self._condition:
-            if len(self._queue) >= MOST_WAITING:
-                self.counts.overrun += len(self._queue)
-                self._queue = [Forget("backlog")]
-            self._queue.append(message)
-            self._condition.notify()
+        if self._queue.qsize() >= MOST_WAITING:
+            self.counts.overrun += len(self._taken())
+            self._queue.put(Forget("backlog"))
+        self._queue.put(message)
 
     def forget(self, reason: str) -> None:
         """Let the engine forget what was handed over so far; returns at once."""
-        with self._condition:
-            self._queue.append(Forget(reason))
-            self._condition.notify()
+        self._queue.put(Forget(reason))
 
     def change(self, settings: Settings) -> None:
         """Go on with other settings."""
-        with self._condition:
-            self.settings = settings
-            self._next_tick_s = 0.0
-            self._condition.notify()
+        self.settings = settings
+        self._next_tick_s = 0.0
+        self._queue.put(None)
 
     def stop(self) -> None:
         """Finish the step at hand and end the thread; messages still waiting are dropped."""
-        with self._condition:
-            self._stopping = True
-            self._condition.notify()
+        self._stopping = True
+        self._queue.put(None)
         if self._thread.is_alive():
             self._thread.join()
 
     def snapshot(self) -> dict[str, Any]:
         """Counts of the node and of the engine, not older than `STATS_PERIOD_S` while the engine is not busy."""
-        with self._condition:
-            queued = len(self._queue)
         left = self.horizon_left_s.ascending()
         return {
             **asdict(self.counts),
-            "queued": queued,
+            "queued": self._queue.qsize(),
             "busy_ms": round(1e3 * self._busy_s),
             "engine_ms": self.engine_time.percentiles_ms(),
             "receipt_to_publish_ms": self.receipt_to_publish.percentiles_ms(),
@@ -166,15 +160,28 @@ class Inference:
 
     def _next_batch(self) -> list[Received | Forget] | None:
         """What came in; nothing when only a prediction is due, None at the end."""
-        with self._condition:
-            while not (self._queue or self._stopping or self._due()):
-                self._copy_stats()
-                due_s = [at_s for at_s in (self._stats_due_s, self._tick_s()) if at_s is not None]
-                self._condition.wait(max(0.0, min(due_s) - time.monotonic()) if due_s else None)
-            if self._stopping:
-                return None
-            batch, self._queue = self._queue, []
-            return batch
+        while not self._stopping:
+            batch = self._taken()
+            if batch or self._due():
+                return batch
+            self._copy_stats()
+            due_s = [at_s for at_s in (self._stats_due_s, self._tick_s()) if at_s is not None]
+            wait_s = max(0.0, min(due_s) - time.monotonic()) if due_s else None
+            with suppress(queue.Empty):
+                first = self._queue.get(timeout=wait_s)
+                if first is not None and not self._stopping:
+                    return [first, *self._taken()]
+        return None
+
+    def _taken(self) -> list[Received | Forget]:
+        """All that waits, taken out."""
+        items: list[Received | Forget] = []
+        with suppress(queue.Empty):
+            while True:
+                item = self._queue.get_nowait()
+                if item is not None:
+                    items.append(item)
+        return items
 
     def _tick_s(self) -> float | None:
         return None if self._fresh is None else self._next_tick_s
