@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import reprlib
 import subprocess
 import sys
 from pathlib import Path
@@ -10,10 +11,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
-from conftest import training_config, write_yaml
+from conftest import arm_messages, training_config, write_yaml
 from lightning import Callback
 
 from robopos.cli import main
+from robopos.logs import write_log
 from robopos.model import Bundle
 
 
@@ -112,6 +114,22 @@ def test_other_settings_than_the_checkpoint_s_are_refused(
     expected += f": repeat the options of the first run: {run / 'csv' / 'config.yaml'} holds them"
     assert capsys.readouterr().err.strip() == f"robopos train: {expected}"
     assert (run / "csv" / "config.yaml").read_text() == saved
+
+
+def test_other_data_than_the_checkpoint_s_are_refused(
+    begun: Path, arm_log: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+):
+    other = write_log(tmp_path / "other.mcap", arm_messages(seed=5))
+    checkpoint = begun / "run" / "checkpoints" / "last.ckpt"
+    assert train(begun, training_config(other), "--ckpt_path", "last") == 1
+    assert capsys.readouterr().err.strip() == (
+        f"robopos train: data.logs: the training data are not those of {checkpoint}, which began on "
+        f"{reprlib.repr([str(arm_log)])}: give the same logs, or -o names another folder for a new training"
+    )
+    # The same log under another name is the same data.
+    moved = tmp_path / "moved.mcap"
+    moved.write_bytes(arm_log.read_bytes())
+    assert train(begun, training_config(moved), "--ckpt_path", "last") == 0
 
 
 def test_a_trained_bundle_is_not_replaced_unless_asked(

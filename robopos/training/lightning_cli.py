@@ -22,7 +22,7 @@ from robopos.training.evaluation import predict, score
 from robopos.training.fit import StepProgress, TellStep, quiet
 from robopos.training.module import SequenceModule, read_checkpoint
 from robopos.training.parser import ConfigFile, TrainingParser
-from robopos.training.resume import keep_rows, refuse_other_settings, refuse_replacing, remove_training
+from robopos.training.resume import keep_rows, refuse_another_training, refuse_replacing, remove_training
 
 BEST = "best"
 # Groups of settings, and where `robopos train` has them.
@@ -189,7 +189,7 @@ class TrainingRun:
         data.setup("fit")
         self._cli.model.prepare(data)
         if self._resume is not None:
-            self._resumed_step = refuse_other_settings(self._resume, self._cli.model, data)
+            self._resumed_step = refuse_another_training(self._resume, self._cli.model, data)
 
     @property
     def steps(self) -> int:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import csv
 import reprlib
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from lightning.pytorch.loggers import CSVLogger
 from lightning.pytorch.utilities import rank_zero_only
 
 from robopos.errors import ConfigError
 from robopos.model import ModelSettings
-from robopos.sequences import SequenceLayout
+from robopos.sequences import Normalization, SequenceLayout
 from robopos.settings import from_mapping
 from robopos.training.data import SequenceData
 from robopos.training.module import OptimizerSettings, SequenceModule, read_checkpoint
@@ -41,8 +42,8 @@ def remove_training(out: Path) -> None:
         file.unlink(missing_ok=True)
 
 
-def refuse_other_settings(path: str, module: SequenceModule, data: SequenceData) -> int:
-    """Compare the settings of a training with those of the checkpoint that it goes on from.
+def refuse_another_training(path: str, module: SequenceModule, data: SequenceData) -> int:
+    """Compare the settings and the data of a training with those of the checkpoint that it goes on from.
 
     Args:
         path: the checkpoint.
@@ -53,22 +54,38 @@ def refuse_other_settings(path: str, module: SequenceModule, data: SequenceData)
         the checkpoint's step.
 
     Raises:
-        ConfigError: names the first setting of model, sequence or split that differs.
+        ConfigError: names the first setting of model, sequence or split that differs; or other data: the weights
+            know numbers only as the normalization of the first data scaled them.
     """
     checkpoint = read_checkpoint(path)
     described = checkpoint["robopos"]
     try:
+        layout = SequenceLayout.from_dict(described["layout"])
         then = _options(
             from_mapping(ModelSettings, described["network"], "network"),
             from_mapping(OptimizerSettings, described["optimizer"], "optimizer"),
-            SequenceLayout.from_dict(described["layout"]),
+            layout,
             described["training"]["split"],
         )
+        logs = described["training"]["logs"]
+        normalization = Normalization.from_dict(described["normalization"], layout)
         step = int(checkpoint["global_step"])
     except (LookupError, TypeError, ValueError) as error:
         raise ConfigError(f"{path}: not a checkpoint to go on from: {type(error).__name__} {error}") from None
+    # Data before the model: options of positions follow from them.
     now = _options(module.settings, module.optimizer_settings, data.dataset.layout, asdict(data.split))
-    different = _first_difference(then, now)
+    _refuse_difference(path, then, now, "data")
+    if not _same(normalization, data.normalization):
+        raise ConfigError(
+            f"data.logs: the training data are not those of {path}, which began on {reprlib.repr(logs)}: "
+            "give the same logs, or -o names another folder for a new training"
+        )
+    _refuse_difference(path, then, now, "model")
+    return step
+
+
+def _refuse_difference(path: str, then: Mapping[str, Any], now: Mapping[str, Any], group: str) -> None:
+    different = _first_difference(then[group], now[group], group)
     if different is not None:
         option, before, here = different
         used = Path(path).parent.parent / "csv" / "config.yaml"
@@ -76,7 +93,11 @@ def refuse_other_settings(path: str, module: SequenceModule, data: SequenceData)
         raise ConfigError(
             f"{option} is {_short(here)}, in {path} it is {_short(before)}: repeat the options of the first run{where}"
         )
-    return step
+
+
+def _same(one: Normalization, other: Normalization) -> bool:
+    """Whether two statistics are of the same data, summed on whatever machine."""
+    return all(np.allclose(getattr(one, f.name), getattr(other, f.name), rtol=1e-6) for f in fields(one))
 
 
 def _options(
@@ -92,18 +113,16 @@ def _options(
     if layout.reference is not None:
         sequence["reference"] = layout.streams[layout.reference].name
     return {
-        # The data first: options of positions follow from it.
         "data": {"sequence": sequence, "split": split},
         "model": {"network": network.to_dict(), "optimizer": asdict(optimizer)},
     }
 
 
-def _first_difference(then: object, now: object, path: str = "") -> tuple[str, object, object] | None:
+def _first_difference(then: object, now: object, path: str) -> tuple[str, object, object] | None:
     if not (isinstance(then, Mapping) and isinstance(now, Mapping)):
         return None if then == now else (path, then, now)
     for name in dict.fromkeys([*now, *then]):
-        inner = f"{path}.{name}" if path else str(name)
-        found = _first_difference(then.get(name, ABSENT), now.get(name, ABSENT), inner)
+        found = _first_difference(then.get(name, ABSENT), now.get(name, ABSENT), f"{path}.{name}")
         if found is not None:
             return found
     return None
