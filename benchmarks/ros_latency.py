@@ -317,6 +317,7 @@ def main() -> None:
             report.add(f"echo, {rate_hz} Hz: p50", 1e3 * told.p50_s, "ms")
             report.add(f"echo, {rate_hz} Hz: p99", 1e3 * told.p99_s, "ms")
             report.add(f"echo, {rate_hz} Hz: CPU share", 100 * told.cpu_share, "%")
+            report.add(f"echo, {rate_hz} Hz: CPU a message", 1e6 * told.cpu_per_message_s, "us")
         for size in ("tiny", "small"):
             bundle = make_bundle(Path(folder), size)
             for kind, steps in (("eager", []), ("onnx", export(bundle))):
