@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,7 +14,8 @@ from robopos.errors import ServingError
 from robopos.logs import schema_text
 from robopos.logs.schema import parse_schema
 from robopos.logs.serialize import serialize
-from robopos.serving.trajectory import TRAJECTORY, TrajectoryWriter
+from robopos.serving import Prediction
+from robopos.serving.trajectory import TRAJECTORY, Trajectories, TrajectoryWriter
 
 TYPE = parse_schema(TRAJECTORY, schema_text(TRAJECTORY))
 NAMES = st.lists(st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=7), min_size=1, max_size=5)
@@ -54,3 +57,10 @@ def test_a_shape_or_a_time_that_does_not_fit_is_named():
         writer.write(0, np.zeros((2, 1)))
     with pytest.raises(ServingError, match="the time 2147483648000000000 ns does not fit the 32-bit seconds"):
         writer.write(2**31 * 10**9, np.zeros((1, 2)))
+
+
+@pytest.mark.parametrize(("time_ns", "count"), [(2**31 * 10**9 - 1, 1), (2**31 * 10**9, 0), (-(2**31) * 10**9 - 1, 0)])
+def test_a_prediction_whose_time_fits_no_stamp_gives_no_message(time_ns, count):
+    layout = SimpleNamespace(target_columns={"a": (0,)}, target_names=("a.x",), horizons_s=(0.1,))
+    prediction = Prediction(time_ns, np.array([0.1]), np.ones((1, 1)), None, ("a.x",))
+    assert len(list(Trajectories(layout).of(prediction, 0))) == count

@@ -5,7 +5,7 @@ from robopos.serving.export import export_step
 from robopos.serving.replay import ReplaySummary, Step, replay, replay_to_log
 from robopos.serving.stats import EngineStats, StreamStats
 from robopos.serving.steps import STEPS, intra_op_threads
-from robopos.serving.trajectory import TOPIC_PREFIX, TRAJECTORY, Trajectories, TrajectoryWriter
+from robopos.serving.trajectory import TOPIC_PREFIX, TRAJECTORY, Trajectories, TrajectoryWriter, fits_stamp
 
 __all__ = [
     "STEPS",
@@ -20,6 +20,7 @@ __all__ = [
     "Trajectories",
     "TrajectoryWriter",
     "export_step",
+    "fits_stamp",
     "intra_op_threads",
     "replay",
     "replay_to_log",

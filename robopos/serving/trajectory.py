@@ -21,6 +21,11 @@ _NO_ZERO_BYTE = np.frombuffer(b"\x01" * 8, "<f8").item()
 _STAMP_AT = 4  # the header's stamp comes first, behind the four bytes that name the encoding
 
 
+def fits_stamp(time_ns: int) -> bool:
+    """Whether the seconds of a time fit the 32 bits of a ROS 2 stamp; a message with too many nanoseconds may not."""
+    return -(2**31) <= time_ns // NS_PER_S < 2**31
+
+
 class TrajectoryWriter:
     """One stream's predictions as messages: only numbers differ between two of them, and only these are written.
 
@@ -65,11 +70,10 @@ class TrajectoryWriter:
         """
         if values.shape != self._shape:
             raise ServingError(f"values of shape {values.shape} do not fit a trajectory of {self._shape}")
+        if not fits_stamp(time_ns):
+            raise ServingError(f"the time {time_ns} ns does not fit the 32-bit seconds of a ROS 2 stamp")
         data = bytearray(self._template)
-        try:
-            _STAMP.pack_into(data, _STAMP_AT, *divmod(time_ns, NS_PER_S))
-        except struct.error:
-            raise ServingError(f"the time {time_ns} ns does not fit the 32-bit seconds of a ROS 2 stamp") from None
+        _STAMP.pack_into(data, _STAMP_AT, *divmod(time_ns, NS_PER_S))
         for at, row in zip(self._rows_at, values.astype("<f8"), strict=True):
             data[at : at + row.nbytes] = row.tobytes()
         return bytes(data)
@@ -84,7 +88,9 @@ class Trajectories:
         }
 
     def of(self, prediction: Prediction, log_time_ns: int) -> Iterator[LogMessage]:
-        """One message a predicted stream; a stream with a value that is not finite gives none."""
+        """One message a predicted stream; none for a value that is not finite or a time that does not fit a stamp."""
+        if not fits_stamp(prediction.time_ns):
+            return
         for stream, (columns, writer) in self._streams.items():
             values = prediction.values[:, columns]
             if np.isfinite(values).all():
