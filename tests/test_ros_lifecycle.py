@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from diagnostic_msgs.msg import DiagnosticStatus
 from robopos_ros import lockstep
 from robopos_ros.client import Client
 from robopos_ros.health import InputHealth
+from robopos_ros.inference import Counts
 from robopos_ros.parameters import PARAMETERS, Settings
 from robopos_ros.process import NodeProcess, free_domain, private_environment
 from robopos_ros.warm_up import warm_up
@@ -153,9 +155,7 @@ def test_warm_up_leaves_nothing_behind(bundle, log):
     assert engine.stats.band_truncated == fresh.stats.band_truncated
 
 
-COUNTS = dict.fromkeys(
-    ("admitted", "skipped", "overrun", "expired", "stale", "not_finite", "beyond_limits", "published", "busy_ms"), 0
-)
+COUNTS = asdict(Counts()) | {"busy_ms": 0}
 
 
 def told(watch: NodeWatch, settings: Settings, resets: dict[str, int] | None = None, now_s: float = 0.0, **counts: int):
@@ -184,6 +184,11 @@ def test_the_node_watch_tells_what_changed_and_only_that():
     ((level, text),) = told(watch, settings(), {"gap": 2}, **grown, overrun=7)
     assert (level, text.partition(":")[0]) == (ERROR, "7 messages thrown away")
     assert told(watch, settings(), {"gap": 2}, **grown, overrun=7) == []
+    ((level, text),) = told(watch, settings(), {"gap": 2}, **grown, overrun=7, stamp_overflow=1)
+    assert (level, text) == (
+        WARN,
+        "1 predictions not published: no stamp holds their time (a sensor with a wrong clock?)",
+    )
 
 
 def status(level: bytes, message: str) -> DiagnosticStatus:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+import queue
+import struct
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,9 +19,11 @@ pytest.importorskip("robopos_ros", reason="robopos_ros is not installed: pip ins
 import ros_support
 from rclpy.logging import get_logger
 from rclpy.serialization import deserialize_message
+from robopos_ros import inference as inference_module
+from robopos_ros.black_box import Message
 from robopos_ros.health import InputHealth, Rates, Samples, percentiles_ms
-from robopos_ros.inference import Inference, Received
-from robopos_ros.outputs import Published
+from robopos_ros.inference import Forget, Inference, Received
+from robopos_ros.outputs import Outputs, Published
 from robopos_ros.parameters import PARAMETERS, Settings
 from robopos_ros.types import message_class
 from trajectory_msgs.msg import JointTrajectory
@@ -26,7 +31,7 @@ from trajectory_msgs.msg import JointTrajectory
 from robopos.errors import ServingError
 from robopos.logs import iter_messages
 from robopos.serving import Engine, Prediction
-from robopos.serving.trajectory import TrajectoryWriter
+from robopos.serving.trajectory import Trajectories, TrajectoryWriter
 
 pytestmark = pytest.mark.ros
 
@@ -111,6 +116,117 @@ def test_handing_over_never_waits_for_a_prediction(engine, log):
     counts = inference.counts
     assert counts.published + counts.skipped + counts.too_early == 100
     assert counts.skipped >= 90
+
+
+class Interrupted(queue.SimpleQueue):
+    """Lets another thread run after the first item that is taken out."""
+
+    def __init__(self, other: threading.Thread) -> None:
+        super().__init__()
+        self.other = other
+
+    def get_nowait(self):
+        item = super().get_nowait()
+        if self.other.ident is None:
+            self.other.start()
+            self.other.join(0.3)
+        return item
+
+
+def test_what_is_thrown_away_is_not_parted_with_the_inference_thread(engine, log, monkeypatch):
+    monkeypatch.setattr(inference_module, "MOST_WAITING", 4)
+    inference, health = start(engine, Collector())
+    taken = []
+    thread = threading.Thread(target=lambda: taken.extend(inference._taken()))  # as the inference thread does
+    inference._queue = Interrupted(thread)
+    messages = list(iter_messages(log))[:4]
+    put(inference, messages[:3], health)
+    inference.forget("asked by service")
+    put(inference, messages[3:], health)
+    thread.join()
+    first, *others = [*taken, *inference._taken()]
+    # A message of the four without the word to forget would stand in a context with a hole.
+    assert first == Forget("backlog")
+    assert [other.data for other in others] == [messages[3].data]
+    assert inference.counts.overrun == 3
+
+
+class Records:
+    """Takes what a black box would record."""
+
+    def __init__(self) -> None:
+        self.items: list[object] = []
+
+    def put(self, item: object) -> None:
+        self.items.append(item)
+
+
+def test_stopping_waits_for_one_message_and_not_for_all(engine, log, monkeypatch):
+    messages = list(iter_messages(log))
+    inference, health = start(engine, Collector())
+    inference.black_box = Records()
+    taken, push_raw = [], engine.push_raw
+
+    def slowly(name, data, **stamps):
+        time.sleep(0.02)
+        taken.append(data)
+        return push_raw(name, data, **stamps)
+
+    monkeypatch.setattr(engine, "push_raw", slowly)
+    put(inference, messages, health)
+    inference.start()
+    wait_for(lambda: inference.counts.admitted >= 3)
+    started_s = time.monotonic()
+    inference.stop()
+    assert time.monotonic() - started_s < 2  # of 8
+    assert len(taken) < len(messages)
+    assert [item.data for item in inference.black_box.items if isinstance(item, Message)] == taken
+
+
+class Publishers:
+    """Where a node would make them: keeps what is published, by topic."""
+
+    def __init__(self) -> None:
+        self.sent: dict[str, list] = {}
+
+    def create_lifecycle_publisher(self, kind, topic, qos):
+        self.sent[topic] = []
+        return SimpleNamespace(publish=self.sent[topic].append)
+
+
+def stamped(message, sec: int, nanosec: int):
+    """The message with another stamp."""
+    data = bytearray(message.data)
+    struct.pack_into("<iI", data, 4, sec, nanosec)
+    return message._replace(data=bytes(data))
+
+
+def test_a_time_that_no_stamp_holds_is_counted_and_published_by_nobody(engine, log):
+    most = 2**31 - 1
+    messages = list(iter_messages(log))[:12]
+    messages[4] = stamped(messages[4], most, 2**32 - 1)  # beyond it
+    messages[8] = stamped(messages[8], most, 800_000_000)  # with the horizon beyond it
+    node = Publishers()
+    outputs = Outputs(node, engine, settings(publish_horizon_s=0.25))
+    predictions = []
+
+    def publish(prediction: Prediction, limits: str) -> Published:
+        predictions.append(prediction)
+        return outputs.publish(prediction, limits)
+
+    inference, health = start(engine, publish)
+    inference.start()
+    for count, message in enumerate(messages, 1):
+        put(inference, [message], health)
+        wait_for(lambda n=count: len(predictions) == n)
+    inference.stop()
+    assert inference.failure == ""
+    assert (inference.counts.stamp_overflow, inference.counts.published) == (2, 11)
+    assert len(node.sent["~/prediction/base"]) == 11
+    assert len(node.sent["~/prediction/base/at_horizon"]) == 10
+    trajectories = Trajectories(engine.bundle.layout)
+    replayed = [made.message for p in predictions for made in trajectories.of(p, 0) if made.topic.endswith("base")]
+    assert replayed == node.sent["~/prediction/base"]
 
 
 def test_an_unforeseen_failure_ends_the_thread_and_is_said(engine, log):

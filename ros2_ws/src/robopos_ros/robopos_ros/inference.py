@@ -60,6 +60,7 @@ class Counts:
     expired: int = 0  # predictions not published: the last horizon had passed
     not_finite: int = 0  # predictions with a stream left out: a value was NaN or infinite
     beyond_limits: int = 0  # predictions with a value outside the bundle's limits
+    stamp_overflow: int = 0  # predictions not published, or not in the stream's own type: no stamp holds their time
     overrun: int = 0  # messages thrown away because too many were waiting; the context is forgotten then
 
 
@@ -93,6 +94,7 @@ class Inference:
         self.black_box = black_box
         # None only wakes the thread. Every message crosses here: a queue of C, not a Condition.
         self._queue: queue.SimpleQueue[Received | Forget | None] = queue.SimpleQueue()
+        self._draining = threading.Lock()  # two that drain at once would part what belongs together
         self._stopping = False
         self._fresh: Received | None = None  # the newest token without a prediction
         self._waiting = 0  # tokens without a prediction
@@ -114,9 +116,14 @@ class Inference:
     def put(self, message: Received) -> None:
         """Hand a message over; returns at once."""
         if self._queue.qsize() >= MOST_WAITING:
-            self.counts.overrun += len(self._taken())
-            self._queue.put(Forget("backlog"))
+            self._throw_away()
         self._queue.put(message)
+
+    def _throw_away(self) -> None:
+        """Put into the place of all that waits that it is to be forgotten."""
+        with self._draining:
+            self.counts.overrun += sum(isinstance(item, Received) for item in self._drained())
+            self._queue.put(Forget("backlog"))
 
     def forget(self, reason: str) -> None:
         """Let the engine forget what was handed over so far; returns at once."""
@@ -129,7 +136,7 @@ class Inference:
         self._queue.put(None)
 
     def stop(self) -> None:
-        """Finish the step at hand and end the thread; messages still waiting are dropped."""
+        """Finish the message at hand and end the thread; messages still waiting are dropped."""
         self._stopping = True
         self._queue.put(None)
         if self._thread.is_alive():
@@ -175,6 +182,10 @@ class Inference:
 
     def _taken(self) -> list[Received | Forget]:
         """All that waits, taken out."""
+        with self._draining:
+            return self._drained()
+
+    def _drained(self) -> list[Received | Forget]:
         items: list[Received | Forget] = []
         with suppress(queue.Empty):
             while True:
@@ -197,6 +208,8 @@ class Inference:
 
     def _step(self, batch: list[Received | Forget]) -> None:
         for item in batch:
+            if self._stopping:
+                return
             if isinstance(item, Forget):
                 self._forget(item.reason)
             elif self._push(item):
@@ -293,6 +306,13 @@ class Inference:
             self.counts.not_finite += 1
             self._logger.warning(
                 f"left out of a prediction, not finite: {', '.join(published.not_finite)}",
+                throttle_duration_sec=5.0,
+            )
+        if published.stamp_overflow:
+            self.counts.stamp_overflow += 1
+            self._logger.warning(
+                f"not publishing: from {prediction.time_ns} ns on, the seconds do not fit the 32 bits of a stamp "
+                "(a sensor with a wrong clock?)",
                 throttle_duration_sec=5.0,
             )
         if published.beyond_limits:

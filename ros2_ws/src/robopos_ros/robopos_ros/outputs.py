@@ -14,7 +14,7 @@ from trajectory_msgs.msg import JointTrajectory
 
 from robopos.errors import ServingError
 from robopos.sequences import InputStream
-from robopos.serving import Engine, Prediction, TrajectoryWriter
+from robopos.serving import Engine, Prediction, TrajectoryWriter, fits_stamp
 from robopos.stamps import NS_PER_S
 from robopos_ros.messages import labelled_array
 from robopos_ros.own_type import OwnType
@@ -33,6 +33,7 @@ class Published(NamedTuple):
     trajectories: Mapping[str, bytes]  # those published, serialized, by stream
     not_finite: Sequence[str] = ()  # values for whose sake their stream was left out
     beyond_limits: Sequence[str] = ()  # values outside the training range and its margin, at some horizon
+    stamp_overflow: bool = False  # a message was left out because no stamp holds its time
 
 
 @dataclass
@@ -135,9 +136,12 @@ class Outputs:
 
     def publish(self, prediction: Prediction, limits: str) -> Published:
         """Publish every stream whose values are finite and, when `limits` is "stop", within the bundle's limits."""
+        if not fits_stamp(prediction.time_ns):  # a replay leaves it out too
+            return Published({}, stamp_overflow=True)
         trajectories: dict[str, bytes] = {}
         not_finite: list[str] = []
         beyond: list[str] = []
+        overflow = False
         for name, stream in self._streams.items():
             values = prediction.values[:, stream.columns]
             std = None if prediction.std is None else prediction.std[:, stream.columns]
@@ -153,25 +157,14 @@ class Outputs:
                     beyond += _named(name, stream, outside)
                     if limits == "stop":
                         continue
-            trajectories[name] = self._publish_stream(stream, prediction, values, std)
-        return Published(trajectories, not_finite, beyond)
-
-    def _publish_stream(
-        self, stream: _Stream, prediction: Prediction, values: NDArray[np.float64], std: NDArray[np.float64] | None
-    ) -> bytes:
-        at_ns, horizons_s = prediction.time_ns, prediction.horizons_s
-        data = stream.writer.write(at_ns, values)
-        stream.mean.publish(data)
-        if std is not None and stream.std is not None:
-            stream.std.publish(stream.writer.write(at_ns, std))
-        if stream.at_horizon is not None:
-            horizon_s, row = float(horizons_s[stream.row]), values[stream.row]
-            if stream.own_type is None:
-                stream.at_horizon.publish(labelled_array(horizon_s, stream.names, row))
-            elif np.abs(row).max() <= FLOAT32_MOST:
-                stds = None if std is None else std[stream.row].tolist()
-                stream.at_horizon.publish(stream.own_type.make(at_ns + round(horizon_s * NS_PER_S), row.tolist(), stds))
-        return data
+            trajectories[name] = stream.writer.write(prediction.time_ns, values)
+            stream.mean.publish(trajectories[name])
+            if std is not None and stream.std is not None:
+                stream.std.publish(stream.writer.write(prediction.time_ns, std))
+            if stream.at_horizon is not None:
+                row = None if std is None else std[stream.row]
+                overflow |= not _publish_at_horizon(stream, prediction, values[stream.row], row)
+        return Published(trajectories, not_finite, beyond, overflow)
 
     def listeners(self) -> dict[str, int]:
         """For each stream, how many hear its trajectory."""
@@ -184,6 +177,23 @@ class Outputs:
                 if publisher is not None:
                     self._node.destroy_lifecycle_publisher(publisher)
         self._streams.clear()
+
+
+def _publish_at_horizon(
+    stream: _Stream, prediction: Prediction, values: NDArray[np.float64], std: NDArray[np.float64] | None
+) -> bool:
+    """Publish one horizon (T,); whether a stamp holds the time that it is about."""
+    horizon_s = float(prediction.horizons_s[stream.row])
+    if stream.own_type is None:
+        stream.at_horizon.publish(labelled_array(horizon_s, stream.names, values))
+        return True
+    about_ns = prediction.time_ns + round(horizon_s * NS_PER_S)
+    if not fits_stamp(about_ns):
+        return False
+    if np.abs(values).max() <= FLOAT32_MOST:
+        stds = None if std is None else std.tolist()
+        stream.at_horizon.publish(stream.own_type.make(about_ns, values.tolist(), stds))
+    return True
 
 
 def _named(name: str, stream: _Stream, which: NDArray[np.bool_]) -> list[str]:

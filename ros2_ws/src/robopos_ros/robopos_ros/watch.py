@@ -57,6 +57,8 @@ class NodeWatch:
             say(WARN, f"{n} predictions {what} the last horizon had passed (clocks out of step, or recorded messages?)")
         if n := grown["stale"]:
             say(WARN, f"{n} predictions not published: an input was silent")
+        if n := grown["stamp_overflow"]:
+            say(WARN, f"{n} predictions not published: no stamp holds their time (a sensor with a wrong clock?)")
         if n := grown["not_finite"]:
             say(WARN, f"{n} predictions held a value that is not finite")
         if (n := grown["beyond_limits"]) and settings.limits == "stop":
