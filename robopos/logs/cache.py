@@ -33,7 +33,7 @@ except ImportError:  # an extra
     pa = None
 
 # Raised when what is stored changes its meaning.
-FORMAT = 1
+FORMAT = 2
 _TIMES = ("time_ns", "arrival_ns", "order")
 _ARRAYS = (*_TIMES, "values")
 _STALE_S = 3600.0

@@ -110,7 +110,8 @@ def _tell_missing(reading: Reading, warnings: list[str]) -> None:
     total = len(reading.columns.log)
     never = [reading.decoder.names[number] for number, rows in missing.items() if rows >= total]
     if never:
-        raise LogError(f"{reading.where}: no message has {', '.join(never)}; there are {', '.join(reading.held())}")
+        there = f"; there are {', '.join(reading.held())}" if reading.held() else ""
+        raise LogError(f"{reading.where}: no message has {', '.join(never)}{there}")
     for number, rows in sorted(missing.items()):
         warnings.append(
             f"{reading.where}: {reading.decoder.names[number]} is not in {rows} of {total} messages: NaN there"

@@ -40,6 +40,8 @@ _VECTORS = (
     (re.compile(r"(^|\.)(pose\.)?position\.[xyz]$"), "m"),
     (re.compile(r"(^|\.)translation\.[xyz]$"), "m"),
 )
+# The number of an element before a dot; else a label, which runs to the end and may hold anything.
+_BRACKETS = re.compile(r"\[\d+\](?=\.)|\[.*", re.DOTALL)
 
 
 def unit_of(type: str, name: str) -> str:
@@ -49,10 +51,11 @@ def unit_of(type: str, name: str) -> str:
         return ""
     if kind in ("geometry_msgs/Twist", "geometry_msgs/Accel"):
         name = f"{kind.rsplit('/', 1)[1].lower()}.{name}"
+    name = _BRACKETS.sub("", name)
     for pattern, unit in _VECTORS:
         if pattern.search(name):
             return unit
-    parts = re.sub(r"\[[^\]]*\]", "", name).split(".")
+    parts = name.split(".")
     if any(part.endswith("covariance") for part in parts):
         return ""
     typed = _TYPED.get(kind, {})
