@@ -34,7 +34,7 @@ def run(title: str, *arguments: str) -> None:
 
 
 def read(name: str) -> dict:
-    return json.loads((ROOT / OUT / name).read_text())
+    return json.loads((ROOT / OUT / name).read_text("utf-8"))
 
 
 def main() -> None:
@@ -66,7 +66,7 @@ def main() -> None:
 def summarize(ros: bool, took_s: float) -> None:
     """Where everything lies, and the main figures."""
     scores, replay = read("scores.json"), read("replay.json")
-    report = (ROOT / OUT / "report" / "report.md").read_text()
+    report = (ROOT / OUT / "report" / "report.md").read_text("utf-8")
     table = next(part for part in report.split("\n\n") if part.startswith("|"))
     print(f"\n=== Done in {took_s:.0f} s\n")
     print("Skill against holding the last value, by condition and scheme (1 is perfect; 95 % intervals):\n")

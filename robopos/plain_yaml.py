@@ -21,7 +21,16 @@ MAX_NUMBER = 64  # characters of a number
 
 
 class _Loader(yaml.SafeLoader):
-    """A number of many digits is refused before it is converted."""
+    """A number of many digits is refused before it is converted, and merges (`<<`) before they have grown large."""
+
+    merged = 0
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        super().flatten_mapping(node)
+        # Merges of merges copy their entries, in some releases each as often as it is reached.
+        self.merged += len(node.value)
+        if self.merged > MAX_NODES:
+            raise yaml.constructor.ConstructorError(None, None, "merges of too many entries", node.start_mark)
 
     def number(self, node: yaml.ScalarNode) -> object:
         if len(node.value) > MAX_NUMBER:

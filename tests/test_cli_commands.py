@@ -8,9 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import arm_messages
 
 from robopos.cli import COMMANDS, main
-from robopos.logs import iter_messages
+from robopos.logs import iter_messages, write_log
 
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -78,6 +79,20 @@ def test_replay_writes_a_log_and_a_summary(trained: Path, arm_log: Path, tmp_pat
     assert f"{len(written)} predictions" in capsys.readouterr().out
 
 
+def test_replay_of_a_log_without_one_of_the_sensors_tells_what_it_can(
+    trained: Path, arm_log: Path, tmp_path: Path, capsys
+):
+    silent, out, summary = tmp_path / "silent.mcap", tmp_path / "out.mcap", tmp_path / "summary.json"
+    write_log(silent, [m for m in arm_messages() if m.topic != "/imu"])
+    command = ["replay", trained / "bundle", silent, "-o", out, "--json", summary, "--compare-batch"]
+    assert main(list(map(str, command))) == 0
+    said = capsys.readouterr().out
+    assert "not in the log: imu" in said and f"predictions: {out}" in said
+    told = json.loads(summary.read_text())
+    assert told["compare_batch"]["largest"] < 1e-4 and told["predictions"] > 100
+    assert all(row["count"] for row in told["error_over_time"])
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -86,6 +101,8 @@ def test_replay_writes_a_log_and_a_summary(trained: Path, arm_log: Path, tmp_pat
         (["evaluate", "BUNDLE", "LOG", "--device", "abacus"], "device 'abacus'"),
         (["replay", "BUNDLE", "LOG", "-o", "LOG"], "is the log itself"),
         (["replay", "BUNDLE", "LOG", "-o", "OUT", "--last-s", "-1"], "--last-s is -1"),
+        (["replay", "BUNDLE", "LOG", "-o", "OUT", "--last-s", "inf"], "last_s is inf"),
+        (["replay", "BUNDLE", "LOG", "-o", "OUT", "--rate", "1e-300"], "rate is 1e-300, must be from 0.001"),
         (["replay", "BUNDLE", "TEXT", "-o", "OUT"], "notes.mcap"),
         (["inspect", "TEXT"], "notes.mcap"),
         (["inspect", "nowhere.mcap"], "nowhere.mcap"),

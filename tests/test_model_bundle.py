@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -95,6 +98,33 @@ def test_weights_that_are_not_finite_are_refused(bundle: Path):
     save_file(state, bundle / "model.safetensors")
     with pytest.raises(BundleError, match=r"weights norm\.weight are not finite"):
         Bundle.load(bundle)
+
+
+def test_weights_that_are_not_finite_are_not_written(bundle: Path, tmp_path: Path):
+    diverged = Bundle.load(bundle)
+    with torch.no_grad():
+        diverged.network.embed.weight[0, 0] = float("nan")
+    with pytest.raises(BundleError, match=r"new: not written, the training diverged .*: the weights embed\.weight are"):
+        diverged.save(tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_bundle_is_written_in_utf_8_whatever_the_locale(bundle: Path, tmp_path: Path):
+    layout = Bundle.load(bundle).layout.to_dict()
+    layout["streams"][0]["fields"][0] = "position[épaule]"
+    written = "\n".join(
+        [
+            "from dataclasses import replace",
+            "from robopos.model import Bundle",
+            "from robopos.sequences import SequenceLayout",
+            f"made = replace(Bundle.load({str(bundle)!r}), layout=SequenceLayout.from_dict({layout!a}))",
+            f"made.save({str(tmp_path / 'new')!r})",
+        ]
+    )
+    plain = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = subprocess.run([sys.executable, "-c", written], env=plain, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert Bundle.load(tmp_path / "new").layout.streams[0].fields[0] == "position[épaule]"
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

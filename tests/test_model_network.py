@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -132,6 +133,12 @@ def test_the_last_token_alone_gives_what_the_whole_gives(layout: SequenceLayout)
     torch.testing.assert_close(last_mean, mean[:, -1])
     torch.testing.assert_close(last_log_std, log_std[:, -1])
     assert mean.shape == (2, 20, len(SEQUENCE["horizons_s"]), 3)
+
+
+def test_an_action_of_the_present_alone_is_predicted(layout: SequenceLayout):
+    present = replace(layout, horizons_s=(0.0,))
+    mean, _ = network(present, "time-rotary")(random_tokens(present, 20))
+    assert mean.shape[2] == 1 and torch.isfinite(mean).all()
 
 
 def test_losses_count_what_the_mask_keeps():

@@ -87,6 +87,13 @@ def test_relative_on_index_has_the_buckets_of_t5(buckets: int, max_distance: int
     assert found.tolist() == expected
 
 
+def test_relative_on_index_may_reach_as_far_as_it_likes() -> None:
+    bias = RelativeBias(heads=1, buckets=32, max_distance=10**15)
+    first = bias.boundaries.tolist()
+    assert [t5_bucket(distance, 32, 10**15) for distance in first] == list(range(1, 32))
+    assert [t5_bucket(distance - 1, 32, 10**15) for distance in first] == list(range(31))
+
+
 def test_relative_on_time_is_exact_at_its_boundaries() -> None:
     bias = RelativeBias(heads=1, buckets=6, min_s=0.001, max_s=1.0)
     assert bias.boundaries.tolist() == [1, 10**6, 10**7, 10**8, 10**9]

@@ -199,6 +199,12 @@ def test_floating_point_stamps_are_refused_unless_given_as_seconds_by_name() -> 
     assert torch.equal(Positions.from_seconds(seconds).time_ns, stamps)
 
 
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), 1e11, -1e11])
+def test_seconds_that_are_no_time_are_refused(wrong: float) -> None:
+    with pytest.raises(PositionError, match="not finite, or more than 292 years"):
+        Positions.from_seconds(torch.tensor([0.0, wrong], dtype=torch.float64))
+
+
 def test_the_origin_is_the_first_valid_token_unless_given() -> None:
     time_ns = torch.tensor([[70, 5, 9], [1, 2, 3]])
     valid = torch.tensor([[False, True, True], [True, True, False]])

@@ -51,6 +51,12 @@ def laughs(levels: int) -> str:
     return "\n".join(lines) + "\n"
 
 
+def merges(levels: int) -> str:
+    lines = ["m0: &m0 {a: 1, b: 2}"]
+    lines += [f"m{n}: &m{n} {{<<: [*m{n - 1}, *m{n - 1}], k{n}: 0}}" for n in range(1, levels)]
+    return "\n".join(lines) + "\n"
+
+
 @pytest.mark.parametrize(
     ("before", "said"),
     [
@@ -77,6 +83,16 @@ def test_yaml_has_limits_and_makes_plain_types_alone(
     path.write_text(before + path.read_text())
     assert said in load(bundle)
     assert not Path("owned").exists()
+
+
+def test_merges_that_copy_many_entries_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text(merges(4))
+    assert read_yaml(path, ConfigError)["m3"] == {"a": 1, "b": 2, "k1": 0, "k2": 0, "k3": 0}
+    monkeypatch.setattr("robopos.plain_yaml.MAX_NODES", 10_000)
+    path.write_text(merges(200))
+    with pytest.raises(ConfigError, match="merges of too many entries"):
+        read_yaml(path, ConfigError)
 
 
 def test_aliases_that_stand_for_little_are_read(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from hypothesis.extra.numpy import arrays
 from robopos.errors import ConfigError
 from robopos.logs import LogMessage, read_log, write_log
 from robopos.sequences import (
+    InputStream,
     SequenceDataset,
     SequenceSettings,
     StreamSettings,
@@ -22,6 +23,7 @@ from robopos.sequences import (
     log_streams,
     resolve_layout,
 )
+from robopos.sequences.features import transform_rows
 from robopos.sequences.geometry import continuous, quaternion_columns, wrap
 
 KINDS = ("linear", "angle", "quaternion", "quaternion", "quaternion", "quaternion")
@@ -63,6 +65,43 @@ def test_quaternions_are_made_continuous_in_one_piece_or_in_two(signs: list[floa
     first = continuous(KINDS, flipped[:cut], None)
     second = continuous(KINDS, flipped[cut:], first[-1])
     np.testing.assert_array_equal(np.concatenate([first, second]), whole)
+
+
+@given(
+    rows=st.lists(
+        st.tuples(st.sampled_from([1.0, -1.0]), st.sampled_from([None, None, 1, 3])), min_size=3, max_size=12
+    ),
+    data=st.data(),
+)
+def test_half_missing_quaternions_give_the_same_features_in_one_piece_or_in_two(
+    rows: list[tuple[float, int | None]], data: st.DataObject
+):
+    stream = InputStream(
+        name="turn",
+        topic="turn",
+        type="geometry_msgs/msg/Quaternion",
+        schema="",
+        encoding="cdr",
+        fields=tuple("xyzw"),
+        transforms=("value",) * 4,
+        kinds=("quaternion",) * 4,
+        units=("",) * 4,
+        frame_ids=(),
+        clock="header",
+        role="observation",
+        input=True,
+        max_rate_hz=None,
+        max_interpolation_s=1.0,
+        interpolation="linear",
+    )
+    values, cut = np.array([[0.5 * sign] * 4 for sign, _ in rows]), data.draw(st.integers(0, len(rows)))
+    for row, (_, missing) in zip(values, rows, strict=True):
+        row[[] if missing is None else [missing]] = np.nan
+    time_ns = np.arange(len(rows))
+    whole = transform_rows(stream, values, time_ns, None)
+    first = transform_rows(stream, values[:cut], time_ns[:cut], None)
+    second = transform_rows(stream, values[cut:], time_ns[cut:], first.memory)
+    np.testing.assert_array_equal(np.concatenate([first.features, second.features]), whole.features)
 
 
 def test_neighbouring_quaternions_are_told_apart():

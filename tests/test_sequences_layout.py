@@ -79,6 +79,13 @@ def test_a_field_that_another_log_lacks_is_named(log: Log, layout: SequenceLayou
         read_messages([fewer], layout)
 
 
+def test_a_description_with_two_input_streams_of_one_topic_is_refused(layout: SequenceLayout):
+    described = layout.to_dict()
+    described["streams"][1]["topic"] = f"/{described['streams'][0]['topic']}"
+    with pytest.raises(ConfigError, match="two input streams read one topic: joint_states, joint_states"):
+        SequenceLayout.from_dict(described)
+
+
 def test_a_target_that_is_no_field_is_named(log: Log):
     with pytest.raises(ConfigError, match=r"stream imu has no field 'temperature'; it has angular_velocity\.x"):
         resolve_layout(sequence_settings(targets={"imu": ["temperature"]}), log)
@@ -94,6 +101,16 @@ def test_a_target_that_is_no_field_is_named(log: Log):
         ({"max_gap_s": math.nan}, "max_gap_s is nan"),
         ({"max_lateness_s": 3.0}, "max_lateness_s is 3.0"),
         ({"streams": {}}, "streams is {}"),
+        ({"max_gap_s": 1e9}, r"max_gap_s is 1000000000.0, must be a time > 0 in s and below 1e\+09"),
+        ({"horizons_s": [0.1, 2e9]}, r"horizons_s is 2000000000.0, must be a time > 0 in s and below 1e\+09"),
+        (
+            {"streams": {"left-arm": StreamSettings("/joint_states", ["position"])}},
+            "streams is 'left-arm', must be a name of letters, digits and _ that begins with a letter",
+        ),
+        (
+            {"streams": sequence_settings().streams | {"again": StreamSettings("joint_states", ["velocity"])}},
+            r"streams is \['joints', 'again'\], must be of one topic each where the model sees them",
+        ),
     ],
 )
 def test_wrong_settings_name_the_parameter(change: dict, match: str):

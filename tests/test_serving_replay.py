@@ -81,8 +81,24 @@ def test_a_late_replay_leaves_predictions_out_and_no_token(
             np.testing.assert_allclose(step.prediction.values, every[step.token].values, atol=1e-5)
 
 
+def test_a_small_backlog_is_absorbed_before_it_is_full(trained: Path, short_log: Path):
+    made = []
+    for backlog in (8, 1024):
+        engine = Engine.load(trained / "bundle", device="cpu", max_backlog=backlog)
+        made.append([s.prediction.values for s in replay(engine, short_log, last_s=0.5) if s.prediction is not None])
+        assert engine.stats.resets == {}
+    assert len(made[0]) == len(made[1]) > 10
+    np.testing.assert_allclose(made[0], made[1], atol=1e-5)
+
+
+@pytest.mark.parametrize("last_s", [0.0, float("nan"), float("inf")])
+def test_a_span_that_is_no_time_is_refused(trained: Path, short_log: Path, last_s: float):
+    with pytest.raises(ServingError, match=r"last_s is .*, must be a time > 0 in s and below 1e"):
+        next(replay(Engine.load(trained / "bundle", device="cpu"), short_log, last_s=last_s))
+
+
 def test_a_rate_that_is_none_is_refused(trained: Path, short_log: Path):
-    with pytest.raises(ServingError, match=r"rate is 0, must be > 0 \(1 is real time\)"):
+    with pytest.raises(ServingError, match=r"rate is 0, must be from 0\.001 to 1e\+06 \(1 is real time\)"):
         next(replay(Engine.load(trained / "bundle", device="cpu"), short_log, rate=0.0))
 
 

@@ -76,6 +76,13 @@ def test_too_long_a_backlog_is_a_reset_that_is_counted(trained: Path, arm_log: P
     np.testing.assert_array_equal(engine.predict().values, fresh.predict().values)
 
 
+def test_a_message_that_makes_no_token_does_not_overfill_a_backlog(trained: Path, arm_log: Path):
+    engine = Engine.load(trained / "bundle", device="cpu", max_backlog=30)
+    feed(engine, arm_log, 0, 30)
+    assert engine.push("imu", engine.stats.newest_ns, [np.nan] * 3) == Verdict.EMPTY
+    assert engine.stats.resets == {} and engine.stats.backlog == 30
+
+
 def test_a_backlog_of_none_is_refused(trained: Path):
     with pytest.raises(ServingError, match="max_backlog is 0, must be a number of tokens >= 1"):
         Engine.load(trained / "bundle", device="cpu", max_backlog=0)

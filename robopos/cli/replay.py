@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from robopos.cli.options import add_bundle, add_device, add_json, add_log, add_out
 
 if TYPE_CHECKING:
+    from robopos.logs import Log
+    from robopos.sequences import SequenceLayout
     from robopos.serving import Engine, ReplaySummary
 
 HELP = "a log through the live engine, to MCAP"
@@ -82,10 +84,12 @@ def run(args: argparse.Namespace) -> None:
         )
     told = summary.to_dict() | {"out": args.out, "mode": engine.mode, "stats": engine.stats.to_dict()}
     _show_latency(engine, summary)
-    if summary.predictions and not (summary.undecodable and not args.compare_batch):
-        told |= _judge(args, engine, summary)
     print(f"predictions: {args.out}")
-    write_json(args.json, told)
+    try:
+        if summary.predictions and not (summary.undecodable and not args.compare_batch):
+            told |= _judge(args, engine, summary)
+    finally:
+        write_json(args.json, told)
     _refuse_difference(told)
 
 
@@ -116,12 +120,11 @@ def _judge(args: argparse.Namespace, engine: Engine, summary: ReplaySummary) -> 
     import numpy as np
 
     from robopos.cli.show import table
-    from robopos.logs import read_log
     from robopos.sequences import SequenceDataset
     from robopos.training.served import batch_parity, error_over_time
 
     bundle = engine.bundle
-    dataset = SequenceDataset.build([read_log(args.log, bundle.layout.log_streams())], bundle.layout)
+    dataset = SequenceDataset.build([_read(args.log, bundle.layout, summary.topics)], bundle.layout)
     tokens, values = np.asarray(summary.tokens), np.stack(summary.values)
     told: dict[str, Any] = {"error_over_time": error_over_time(bundle, dataset, tokens, values)}
     table(
@@ -147,6 +150,34 @@ def _judge(args: argparse.Namespace, engine: Engine, summary: ReplaySummary) -> 
             f"{parity.largest:.2g} of a residual's scale (token {parity.token}), rms {parity.rms:.2g}"
         )
     return told
+
+
+def _read(path: str, layout: SequenceLayout, topics: set[str]) -> Log:
+    """The log's streams; one that it has not is empty, as it was for the engine: a sensor may be silent."""
+    import numpy as np
+
+    from robopos.logs import Log, Stream, read_log
+    from robopos.logs.records import topic_key
+
+    asked = layout.log_streams()
+    log = read_log(path, {name: spec for name, spec in asked.items() if topic_key(spec.topic) in topics})
+    none = np.zeros(0, np.int64)
+    absent = {
+        s.name: Stream(
+            **{name: getattr(s, name) for name in ("name", "topic", "type", "schema", "encoding")},
+            **{name: getattr(s, name) for name in ("units", "frame_ids", "clock")},
+            names=s.fields,
+            time_ns=none,
+            arrival_ns=none,
+            order=none,
+            values=np.zeros((0, len(s.fields))),
+        )
+        for s in layout.streams
+        if s.name not in log
+    }
+    if absent:
+        print(f"not in the log: {', '.join(asked[name].topic for name in absent)}")
+    return Log({name: log[name] if name in log else absent[name] for name in asked}, log.paths, log.warnings)
 
 
 def _refuse_difference(told: dict[str, Any]) -> None:

@@ -12,6 +12,7 @@ from robopos.positions import build_positions
 from robopos.sequences import SequenceSettings, SplitSettings
 from robopos.sequences.degrade import AugmentSettings
 from robopos.settings import from_mapping, require
+from robopos.stamps import LONGEST_S
 from robopos.training.module import OptimizerSettings
 
 SCHEMES = ("none", "index-sinusoidal", "time-sinusoidal", "index-rotary", "time-rotary")
@@ -40,7 +41,7 @@ class SchemeSettings:
 
     def __post_init__(self) -> None:
         band = self.context_s
-        allowed = band in (NETWORK, None) or (isinstance(band, (int, float)) and band > 0)
+        allowed = band in (NETWORK, None) or (isinstance(band, (int, float)) and 0 < band < LONGEST_S)
         require(allowed, "schemes.context_s", band, f"{NETWORK}, null, or a time > 0 in s")
         require(self.label is None or bool(slug(self.label)), "schemes.label", self.label, "null or a name")
 
@@ -93,7 +94,7 @@ class ConditionSettings:
     def __post_init__(self) -> None:
         for name in ("jitter_s", "burst_s"):
             value = getattr(self, name)
-            require(value is None or value >= 0, f"conditions.{name}", value, "null, or a time >= 0 in s")
+            require(value is None or 0 <= value < LONGEST_S, f"conditions.{name}", value, "null, or a time >= 0 in s")
         for share in self.drops:
             require(0 < share < 1, "conditions.drops", share, "shares between 0 and 1")
         require(len(set(self.drops)) == len(self.drops), "conditions.drops", self.drops, "without repeats")

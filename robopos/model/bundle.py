@@ -96,13 +96,14 @@ class Bundle:
         """Write the folder whole or not at all; an older bundle there is replaced.
 
         Raises:
-            BundleError: the folder holds something else.
+            BundleError: the folder holds something else, or weights are not finite.
         """
         folder = Path(folder)
+        state = {name: tensor.detach().cpu().contiguous() for name, tensor in self.network.state_dict().items()}
+        _check_finite(state, f"{folder}: not written, the training diverged (try a lower learning rate)")
         if folder.exists() and not (folder / DESCRIPTION).is_file() and any(folder.iterdir()):
             raise BundleError(f"{folder}: not empty and not a bundle: name another folder")
         with whole_folder(folder) as beside:
-            state = {name: tensor.detach().cpu().contiguous() for name, tensor in self.network.state_dict().items()}
             save_file(state, beside / WEIGHTS)
             description = {
                 "format": FORMAT,
@@ -119,8 +120,8 @@ class Bundle:
                     "python": platform.python_version(),
                 },
             }
-            (beside / DESCRIPTION).write_text(yaml.safe_dump(description, sort_keys=False, allow_unicode=True))
-            (beside / README).write_text(self._readme(folder.name))
+            (beside / DESCRIPTION).write_text(yaml.safe_dump(description, sort_keys=False, allow_unicode=True), "utf-8")
+            (beside / README).write_text(self._readme(folder.name), "utf-8")
         return folder
 
     @classmethod
@@ -253,10 +254,14 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
         raise BundleError(f"{path}: missing") from None
     except (OSError, safetensors.SafetensorError, ValueError) as error:
         raise BundleError(f"{path}: cannot be read: {_one_line(error)}") from None
+    _check_finite(state, str(path))
+    return state
+
+
+def _check_finite(state: Mapping[str, Tensor], said: str) -> None:
     for name, tensor in state.items():
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
-            raise BundleError(f"{path}: the weights {name} are not finite")
-    return state
+            raise BundleError(f"{said}: the weights {name} are not finite")
 
 
 def _check_sizes(layout: SequenceLayout, settings: ModelSettings, state: Mapping[str, Tensor], folder: Path) -> None:

@@ -64,7 +64,7 @@ class HorizonHead(nn.Module):
         self.state = nn.Linear(dim, dim)
         self.ahead = nn.Linear(2, dim, bias=False)
         self.out = nn.Linear(dim, outputs)
-        self.furthest_s = max(horizons_s)
+        self.furthest_s = max(horizons_s) or 1.0  # the present alone, of an action
         features = self.features(torch.tensor(horizons_s, dtype=torch.float64))
         self.register_buffer("horizon_features", features.float())  # (H, 2)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 from robopos.settings import require
+from robopos.stamps import LONGEST_S
 
 LOSSES = ("mse", "huber", "gaussian")
 
@@ -65,10 +65,10 @@ class ModelSettings:
             self.window <= 2 * MAX_TOKENS, "network.window", self.window, f"a number of tokens up to {2 * MAX_TOKENS}"
         )
         require(
-            self.context_s is None or (math.isfinite(self.context_s) and self.context_s > 0),
+            self.context_s is None or 0 < self.context_s < LONGEST_S,
             "network.context_s",
             self.context_s,
-            "a time > 0 in s, or null",
+            f"a time > 0 in s and below {LONGEST_S:g}, or null",
         )
         require(self.window > self.context, "network.window", self.window, f"> network.context ({self.context}) tokens")
         require(
@@ -79,10 +79,10 @@ class ModelSettings:
         )
         require(0 <= self.dropout < 1, "network.dropout", self.dropout, "a share from 0 to below 1")
         require(
-            math.isfinite(self.max_input_age_s) and self.max_input_age_s >= 0,
+            0 <= self.max_input_age_s < LONGEST_S,
             "network.max_input_age_s",
             self.max_input_age_s,
-            "a time >= 0 in s",
+            f"a time >= 0 in s and below {LONGEST_S:g}",
         )
         require(self.loss in LOSSES, "network.loss", self.loss, f"one of {', '.join(LOSSES)}")
 

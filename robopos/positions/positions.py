@@ -127,11 +127,16 @@ def nanoseconds(time_s: Tensor) -> Tensor:
     """float64 seconds (..., N) as int64 nanoseconds (..., N), rounded.
 
     Raises:
-        PositionError: the seconds are not float64; float32 resolves 0.1 ms after half an hour.
+        PositionError: the seconds are not float64; float32 resolves 0.1 ms after half an hour. Or they are no time:
+            not finite, or beyond int64 nanoseconds (292 years).
     """
     if time_s.dtype != torch.float64:
         raise PositionError(f"time_s is {_dtype(time_s)}; it must be float64 seconds")
-    return (time_s * NS_PER_S).round().long()
+    time_ns = (time_s * NS_PER_S).round()
+    # Inside a compiled graph there is nobody to raise to.
+    if not torch.compiler.is_compiling() and not (time_ns.abs() < 2.0**63).all():
+        raise PositionError("time_s holds a value that is not finite, or more than 292 years: no int64 nanoseconds")
+    return time_ns.long()
 
 
 def _dtype(values: Tensor) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -113,16 +114,16 @@ def token_boundaries(buckets: int, max_distance: int) -> list[int]:
     exact = buckets // 2
     if max_distance < buckets:
         raise PositionError(f"max_distance is {max_distance}; with {buckets} buckets it is at least {buckets}")
-    bucket_of = [
-        distance
-        if distance < exact
-        else min(
-            exact + int(math.log(distance / exact) / math.log(max_distance / exact) * (buckets - exact)),
-            buckets - 1,
-        )
-        for distance in range(max_distance + 1)
-    ]
-    return [next(d for d, found in enumerate(bucket_of) if found >= bucket) for bucket in range(1, buckets)]
+
+    def bucket_of(distance: int) -> int:
+        if distance < exact:
+            return distance
+        share = math.log(distance / exact) / math.log(max_distance / exact)
+        return min(exact + int(share * (buckets - exact)), buckets - 1)
+
+    # Bisection: the greatest distance is anyone's number.
+    distances = range(max_distance + 1)
+    return [bisect_left(distances, bucket, key=bucket_of) for bucket in range(1, buckets)]
 
 
 def time_boundaries(buckets: int, min_s: float, max_s: float) -> list[int]:

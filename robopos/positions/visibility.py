@@ -9,7 +9,7 @@ from torch import Tensor
 
 from robopos.errors import PositionError
 from robopos.positions.positions import Positions
-from robopos.stamps import NS_PER_S
+from robopos.stamps import LONGEST_S, NS_PER_S
 
 
 class Visibility(NamedTuple):
@@ -42,8 +42,8 @@ def visibility(
     """
     if context is not None and context < 1:
         raise PositionError(f"context is {context}; it must be at least 1 token")
-    if context_s is not None and not context_s > 0:
-        raise PositionError(f"context_s is {context_s}; it must be a positive number of seconds")
+    if context_s is not None and not 0 < context_s < LONGEST_S:
+        raise PositionError(f"context_s is {context_s}; it must be a number of seconds > 0 and below {LONGEST_S:g}")
     if keys is not None and (keys.index is None or queries.index is None):
         raise PositionError("index is missing: with keys given apart, queries and keys both need token numbers")
     unbanded = context is None and context_s is None

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from robopos.arrays import Floats, Ints
 from robopos.errors import ConfigError, SequenceError
-from robopos.sequences.geometry import ANGLE, continuous, difference
+from robopos.sequences.geometry import ANGLE, continuous, difference, quaternion_columns
 from robopos.sequences.layout import InputStream, SequenceLayout
 
 # An elapsed time goes in as its logarithm; one of no length as that of a millisecond.
@@ -70,7 +70,10 @@ def transform_rows(stream: InputStream, rows: Floats, time_ns: Ints, memory: Str
             columns += [np.sin(rows[:, i]), np.cos(rows[:, i])]
         else:
             columns.append(rows[:, i])
-    known = rows if memory is None else np.concatenate([memory.quaternions[None], rows])
+    known = rows.copy() if memory is None else np.concatenate([memory.quaternions[None], rows])
+    for part in quaternion_columns(stream.kinds):
+        # Signs go on from whole quaternions alone.
+        known[~np.isfinite(known[:, part]).all(axis=1), part] = np.nan
     return Rows(rows, np.stack(columns, axis=1), StreamMemory(rows[-1], int(time_ns[-1]), _last_known(known)))
 
 

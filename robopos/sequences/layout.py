@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING, Any
 from robopos.errors import ConfigError, SequenceError
 from robopos.sequences.geometry import ANGLE, KINDS, LINEAR, QUATERNION, quaternion_columns
 from robopos.sequences.settings import SequenceSettings, StreamSettings, covers
-from robopos.stamps import CLOCKS, Clock
+from robopos.stamps import CLOCKS, LONGEST_S, Clock
 
 if TYPE_CHECKING:
     from robopos.logs import Log, Stream, StreamSpec
-
-MAX_S = 1e9  # no time is longer: 31 years
 
 
 @dataclass(frozen=True)
@@ -217,8 +215,8 @@ class SequenceLayout:
         names = [stream.name for stream in self.streams]
         if len(set(names)) != len(names):
             raise ConfigError(f"sequence description: two of the streams {', '.join(names)} have one name")
-        if not (all(0 <= h < MAX_S for h in self.horizons_s) and 0 < self.max_gap_s < MAX_S):
-            raise ConfigError(f"sequence description: horizons_s and max_gap_s must be times up to {MAX_S:g} s")
+        if not (all(0 <= h < LONGEST_S for h in self.horizons_s) and 0 < self.max_gap_s < LONGEST_S):
+            raise ConfigError(f"sequence description: horizons_s and max_gap_s must be times up to {LONGEST_S:g} s")
         if any(a >= b for a, b in pairwise(self.horizons_s)):
             raise ConfigError("sequence description: horizons_s must ascend")
         if self.max_lateness_s is not None and not 0 < self.max_lateness_s <= self.max_gap_s:
@@ -230,6 +228,9 @@ class SequenceLayout:
                 raise ConfigError(
                     f"sequence description: stream {stream.name}: fields, transforms, kinds and units do not fit"
                 )
+        topics = [stream.topic.strip("/") for stream in self.inputs]
+        if len(set(topics)) != len(topics):
+            raise ConfigError(f"sequence description: two input streams read one topic: {', '.join(topics)}")
         for s, f in self.targets:
             if not (0 <= s < len(self.streams) and 0 <= f < len(self.streams[s].fields)):
                 raise ConfigError(f"sequence description: target ({s}, {f}) names no field")

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 from robopos.settings import require
-from robopos.stamps import CLOCKS, Clock
+from robopos.stamps import CLOCKS, LONGEST_S, Clock
 
 TRANSFORMS = ("value", "difference", "rate")
 ROLES = ("observation", "action")
 INTERPOLATIONS = ("linear", "hold")
 TOKENS = ("messages", "rows")
+TIME = f"a time > 0 in s and below {LONGEST_S:g}"
+# Part of a ROS 2 topic's name (https://design.ros2.org/articles/topic_and_service_names.html): predictions carry it.
+STREAM_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
-def _positive(value: object) -> bool:
+def _positive(value: object, below: float = math.inf) -> bool:
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return number and math.isfinite(value) and value > 0  # type: ignore[operator,arg-type]
+    return number and 0 < value < below  # type: ignore[operator]
+
+
+def _is_time(value: object) -> bool:
+    return _positive(value, LONGEST_S)
 
 
 @dataclass(frozen=True)
@@ -80,10 +88,10 @@ class StreamSettings:
             "a rate > 0 in Hz, or null",
         )
         require(
-            _positive(self.max_interpolation_s),
+            _is_time(self.max_interpolation_s),
             f"max_interpolation_s of topic {self.topic}",
             self.max_interpolation_s,
-            "a time > 0 in s",
+            TIME,
         )
 
     @property
@@ -134,15 +142,21 @@ class SequenceSettings:
     def __post_init__(self) -> None:
         require(len(self.streams) > 0, "streams", self.streams, "at least one stream")
         require(len(self.targets) > 0, "targets", self.targets, "at least one field of a stream")
+        for name in self.streams:
+            good = STREAM_NAME.fullmatch(name) is not None
+            require(good, "streams", name, "a name of letters, digits and _ that begins with a letter")
         for name in self.targets:
             require(name in self.streams, "targets", name, f"one of the streams {', '.join(self.streams)}")
         require(len(self.horizons_s) > 0, "horizons_s", self.horizons_s, "at least one time > 0 in s")
         seen = [name for name in self.streams if self.streams[name].is_input]
         require(len(seen) > 0, "streams", list(self.streams), "with at least one that the model sees")
+        topics = [self.streams[name].topic.strip("/") for name in seen]
+        twice = [name for name, topic in zip(seen, topics, strict=True) if topics.count(topic) > 1]
+        require(not twice, "streams", twice, "of one topic each where the model sees them: name all fields in one")
         actions = all(self.streams[name].role == "action" for name in self.targets)
         for horizon in self.horizons_s:
-            allowed = _positive(horizon) or (horizon == 0 and actions)
-            require(allowed, "horizons_s", horizon, "times > 0 in s (0 only where all targets are actions)")
+            allowed = _is_time(horizon) or (horizon == 0 and actions)
+            require(allowed, "horizons_s", horizon, f"{TIME} (0 only where all targets are actions)")
         require(self.tokens in TOKENS, "tokens", self.tokens, f"one of {', '.join(TOKENS)}")
         if self.tokens == "rows":
             require(self.reference in seen, "reference", self.reference, f"one of the input streams {', '.join(seen)}")
@@ -151,10 +165,10 @@ class SequenceSettings:
         ascending = all(a < b for a, b in pairwise(self.horizons_s))
         require(ascending, "horizons_s", self.horizons_s, "in ascending order")
         require(self.clock in CLOCKS, "clock", self.clock, f"one of {', '.join(CLOCKS)}")
-        require(_positive(self.max_gap_s), "max_gap_s", self.max_gap_s, "a time > 0 in s")
+        require(_is_time(self.max_gap_s), "max_gap_s", self.max_gap_s, TIME)
         late = self.max_lateness_s
         require(
-            late is None or (_positive(late) and late <= self.max_gap_s),
+            late is None or (_is_time(late) and late <= self.max_gap_s),
             "max_lateness_s",
             late,
             f"null or a time > 0 in s and <= max_gap_s ({self.max_gap_s})",

@@ -75,6 +75,7 @@ class Engine:
         self.bundle = bundle
         if max_backlog < 1:
             raise ServingError(f"max_backlog is {max_backlog}, must be a number of tokens >= 1")
+        self.max_backlog = max_backlog
         self.device = pick_device(device)
         self.mode = pick_mode(bundle.network.positions, mode)
         self._network = bundle.network.to(self.device).eval()
@@ -196,10 +197,14 @@ class Engine:
         return self._take(number, stats, time_ns, decoded.values, arrival_ns)
 
     def _take(self, number: int, stats: StreamStats, time_ns: int, row: Floats, arrival_ns: int | None) -> Verdict:
-        if self._state is not None and self._live.held == self._live.capacity:
-            self.reset("backlog")
         newest_ns, made = self._live.newest_ns, self._live.made
+        full = self._state is not None and self._live.held == self._live.capacity
         verdict = self._live.push(number, time_ns, row)
+        if full and self._live.made > made and verdict not in STARTS_SEGMENT:
+            # A token that the network has not seen was pushed out: the context has a hole, so it starts anew here.
+            self.reset("backlog")
+            newest_ns = None
+            verdict = self._live.push(number, time_ns, row)
         self.advanced = self._live.made > made
         if verdict in STARTS_SEGMENT:
             self._forget(verdict.name.lower())

@@ -14,10 +14,13 @@ import numpy as np
 from robopos.arrays import Floats
 from robopos.errors import LogError, ServingError
 from robopos.logs import LogMessage, RawMessage, iter_messages, write_log
+from robopos.logs.records import topic_key
 from robopos.serving.engine import Engine, Prediction
 from robopos.serving.steps import EAGER_BLOCKS
 from robopos.serving.trajectory import TOPIC_PREFIX, Trajectories
+from robopos.stamps import LONGEST_S
 
+LEAST_RATE, MOST_RATE = 1e-3, 1e6  # times as fast as recorded
 HISTOGRAM_MS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
 
 
@@ -37,13 +40,14 @@ class Step(NamedTuple):
 
 @dataclass
 class ReplaySummary:
-    """What a replay did: predictions by their token's number, and what each message took."""
+    """What a replay did: the topics it met, predictions by their token's number, and what each message took."""
 
     messages: int = 0
     predictions: int = 0
     skipped: int = 0
     undecodable: int = 0
     latencies_s: list[float] = field(default_factory=list)
+    topics: set[str] = field(default_factory=set)
     tokens: list[int] = field(default_factory=list)
     values: list[Floats] = field(default_factory=list)
 
@@ -72,12 +76,12 @@ class Pace:
     """Waits until each message is due: log time, ``rate`` times as fast.
 
     Raises:
-        ServingError: a rate that is not above 0.
+        ServingError: a rate out of range.
     """
 
     def __init__(self, rate: float) -> None:
-        if not rate > 0:
-            raise ServingError(f"rate is {rate:g}, must be > 0 (1 is real time)")
+        if not LEAST_RATE <= rate <= MOST_RATE:
+            raise ServingError(f"rate is {rate:g}, must be from {LEAST_RATE:g} to {MOST_RATE:g} (1 is real time)")
         self._rate = rate
         self._first_ns: int | None = None
         self._started_s = 0.0
@@ -113,17 +117,19 @@ def replay(
 
     Raises:
         LogError: the log cannot be read.
-        ServingError: the log has none of the bundle's topics, or a rate that is not above 0.
+        ServingError: the log has none of the bundle's topics, or a rate or a ``last_s`` out of range.
     """
-    names = {"/" + stream.topic.lstrip("/"): stream.name for stream in engine.inputs}
+    names = {topic_key(stream.topic): stream.name for stream in engine.inputs}
     pace = None if rate is None else Pace(rate)
     from_ns = None
     if last_s is not None:
+        if not 0 < last_s < LONGEST_S:
+            raise ServingError(f"last_s is {last_s:g}, must be a time > 0 in s and below {LONGEST_S:g}")
         newest_ns = max((m.log_time_ns for m in iter_messages(paths)), default=0)
         from_ns = newest_ns - round(last_s * 1e9)
     found, tokens = False, 0
     for message, following in _with_next(iter_messages(paths)):
-        name = names.get("/" + message.topic.lstrip("/"))
+        name = names.get(topic_key(message.topic))
         wanted = from_ns is None or message.log_time_ns >= from_ns
         if pace is not None and wanted:
             pace.wait(message.log_time_ns)
@@ -139,11 +145,11 @@ def replay(
             skipped = asked and pace is not None and following is not None and pace.left_s(following) <= 0
             if asked and not skipped:
                 prediction = engine.predict()
-            elif not asked and engine.stats.backlog >= EAGER_BLOCKS[-1]:
+            elif not asked and engine.stats.backlog >= min(EAGER_BLOCKS[-1], engine.max_backlog):
                 engine.absorb()
         yield Step(message, prediction, time.perf_counter() - started, token, skipped)
     if not found:
-        raise ServingError(f"{paths}: none of the bundle's topics is there: {', '.join(names)}")
+        raise ServingError(f"{paths}: none of the bundle's topics is there: /{', /'.join(names)}")
 
 
 def _with_next(messages: Iterable[RawMessage]) -> Iterator[tuple[RawMessage, int | None]]:
@@ -178,6 +184,7 @@ def replay_to_log(
         started = False
         for step in replay(engine, paths, last_s=last_s, rate=rate):
             summary.messages += 1
+            summary.topics.add(topic_key(step.message.topic))
             summary.skipped += step.skipped
             if progress is not None:
                 progress(summary.messages)
