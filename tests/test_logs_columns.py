@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
 from robopos.errors import LogError
 from robopos.logs import Decoder, LogMessage, StreamSpec, columns, read_log, schema_text, write_log
+from robopos.logs.decoder import schema_encoding
 from robopos.logs.schema import parse_schema
 from robopos.logs.serialize import serialize
 
@@ -298,6 +300,38 @@ def test_idl_and_msg_texts_are_one_type() -> None:
     assert idl.same_type(msg)
     assert idl.decode(data).values.tolist() == msg.decode(data).values.tolist() == [-5, 1, 2, 3, 1.5, 1, 2, 8, 9]
     assert idl.names[4:7] == ("inners[1].x", "inners[0].list[0]", "inners[0].list[1]")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        IDL,
+        IDL.replace("module a_msgs {", "module a_msgs\n\n{"),
+        IDL.replace("module a_msgs {", "module\n  a_msgs // the package\n{"),
+        "// generated\r\n#include <x.idl>\n/* of ours\n struct of a module */ " + IDL.strip(),
+        "=" * 80 + "\nIDL: a_msgs/msg/Thing\n" + IDL,
+    ],
+)
+def test_an_idl_text_is_told_by_its_module(text: str) -> None:
+    assert schema_encoding(text, ros1=False) == "ros2idl"
+    assert "number" in Decoder("a_msgs/msg/Thing", text, ["number"]).names
+
+
+def test_a_msg_text_may_speak_of_modules_and_structs() -> None:
+    text = (
+        "# The construct of the power module we carry.\n# As in IDL: */ module power { struct Power { double x; }; };\n"
+        'string module "{"\nfloat64 volts  # struct volts of module {\nfloat64 struct\n'
+    )
+    decoder = Decoder("a_msgs/msg/Power", text, ["volts", "struct"])
+    data = serialize(parse_schema("a_msgs/msg/Power", text), {"volts": 12.5, "struct": 1})
+    assert decoder.decode(data).values.tolist() == [12.5, 1]
+
+
+@pytest.mark.parametrize("part", ["\n", "module ", "module a ", "*/ ", "/*", "module a //", " \t"])
+def test_the_text_is_told_in_time_that_grows_with_it_alone(part: str) -> None:
+    started = time.perf_counter()
+    assert schema_encoding(part * (1_000_000 // len(part)), ros1=False) == "ros2msg"
+    assert time.perf_counter() - started < 5
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -17,6 +18,8 @@ from robopos.stamps import NS_PER_S
 # Layouts kept; a stream alternates between few (two publishers, an array that is now and then empty).
 _KEPT = 16
 ENCODINGS = ("cdr", "ros1", "json", "protobuf")
+# What begins an IDL text, and is no line of a .msg text: there, words such as these stand behind a `#`.
+_IDL = re.compile(r"^(?:[^#\n]*\*/)?[ \t]*module\s+\w+\s*(?://[^\n]*\s*)?\{", re.MULTILINE)
 
 
 class Decoded(NamedTuple):
@@ -181,4 +184,4 @@ def schema_encoding(schema: str, ros1: bool) -> str:
     """Which text a definition is: "ros1msg", "ros2msg" or "ros2idl"."""
     if ros1:
         return "ros1msg"
-    return "ros2idl" if "struct " in schema and "module " in schema else "ros2msg"
+    return "ros2idl" if _IDL.search(schema) else "ros2msg"
