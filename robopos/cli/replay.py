@@ -156,8 +156,7 @@ def _read(path: str, layout: SequenceLayout, topics: set[str]) -> Log:
     """The log's streams; one that it has not is empty, as it was for the engine: a sensor may be silent."""
     import numpy as np
 
-    from robopos.logs import Log, Stream, read_log
-    from robopos.logs.records import topic_key
+    from robopos.logs import Log, Stream, read_log, topic_key
 
     asked = layout.log_streams()
     log = read_log(path, {name: spec for name, spec in asked.items() if topic_key(spec.topic) in topics})

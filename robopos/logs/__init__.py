@@ -7,7 +7,7 @@ from robopos.logs.log import Log, Stream
 from robopos.logs.many import Logs, read_logs
 from robopos.logs.paths import log_files
 from robopos.logs.read import read_log
-from robopos.logs.records import ON_DAMAGE, LogMessage, OnDamage, RawMessage, StreamSpec, message_time_ns
+from robopos.logs.records import ON_DAMAGE, LogMessage, OnDamage, RawMessage, StreamSpec, message_time_ns, topic_key
 from robopos.logs.report import LogReport, TopicReport
 from robopos.logs.schema import long_name, parse_schema
 from robopos.logs.schemas import schema_text, standard_types
@@ -41,5 +41,6 @@ __all__ = [
     "schema_text",
     "serialize",
     "standard_types",
+    "topic_key",
     "write_log",
 ]

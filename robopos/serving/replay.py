@@ -13,8 +13,7 @@ import numpy as np
 
 from robopos.arrays import Floats
 from robopos.errors import LogError, ServingError
-from robopos.logs import LogMessage, RawMessage, iter_messages, write_log
-from robopos.logs.records import topic_key
+from robopos.logs import LogMessage, RawMessage, iter_messages, topic_key, write_log
 from robopos.serving.engine import Engine, Prediction
 from robopos.serving.steps import EAGER_BLOCKS
 from robopos.serving.trajectory import TOPIC_PREFIX, Trajectories
