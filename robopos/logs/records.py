@@ -38,7 +38,10 @@ class StreamSpec:
 
 
 class RawMessage(NamedTuple):
-    """One message as it stands in a log; `data` is a copy of its payload."""
+    """One message as it stands in a log; `data` is a copy of its payload.
+
+    `type` and `schema` are "" where none is declared; a binary schema (see `schema_encoding`) stands in base64.
+    """
 
     topic: str
     type: str
@@ -47,6 +50,7 @@ class RawMessage(NamedTuple):
     log_time_ns: int
     publish_time_ns: int
     data: bytes
+    schema_encoding: str = ""
 
 
 class LogMessage(NamedTuple):

@@ -17,6 +17,9 @@ from robopos.logs.container import Channel, Container
 from robopos.logs.paths import PathLike, log_files
 from robopos.logs.records import RawMessage, topic_key
 
+# Encodings of schemas that are no texts.
+_BINARY = frozenset({"protobuf", "flatbuffer"})
+
 
 class Part(NamedTuple):
     """One block of one file; `number` counts over the whole log."""
@@ -73,9 +76,14 @@ def schema_of(container: Container, channel: Channel) -> tuple[str, str]:
     schema = container.schemas.get(channel.schema_id)
     if schema is None:
         return "", ""
-    if schema.encoding == "protobuf":
+    if schema.encoding in _BINARY:
         return schema.name, base64.b64encode(schema.data).decode()
     return schema.name, schema.data.decode("utf-8", "replace")
+
+
+def schema_bytes(schema: str, encoding: str) -> bytes:
+    """What `schema_of` gave as a text, as it stood in the file."""
+    return base64.b64decode(schema) if encoding in _BINARY else schema.encode()
 
 
 def count_messages(paths: PathLike | Iterable[PathLike]) -> int:
@@ -121,20 +129,22 @@ def iter_messages(paths: PathLike | Iterable[PathLike], topics: Iterable[str] | 
     def opened(number: int) -> memoryview:
         return source.parts[number].open()
 
-    schemas: dict[tuple[int, int], tuple[str, str, str, str]] = {}
+    known: dict[tuple[int, int], tuple[str, str, str, str, str]] = {}
     for row in range(len(numbers)):
         part = source.parts[int(numbers[row])]
         number = int(channels[row])
-        facts = schemas.get((id(part.container), number))
+        facts = known.get((id(part.container), number))
         if facts is None:
             channel = part.container.channels[number]
-            facts = (channel.topic, *schema_of(part.container, channel), channel.encoding)
-            schemas[id(part.container), number] = facts
+            schema = part.container.schemas.get(channel.schema_id)
+            kind = "" if schema is None else schema.encoding
+            facts = (channel.topic, *schema_of(part.container, channel), channel.encoding, kind)
+            known[id(part.container), number] = facts
         data = opened(part.number)
         at = int(offsets[row])
         length = int.from_bytes(data[at + 1 : at + 9], "little")
         payload = bytes(data[at + 31 : at + 9 + length])
-        yield RawMessage(*facts, int(log[row]), int(publish[row]), payload)
+        yield RawMessage(*facts[:4], int(log[row]), int(publish[row]), payload, facts[4])
 
 
 def _sorted_heads(source: Source, keys: set[str] | None) -> tuple[Ints, Ints, Ints, Ints, Ints]:

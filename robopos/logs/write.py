@@ -11,17 +11,18 @@ from mcap.writer import CompressionType, Writer
 
 from robopos.errors import LogError
 from robopos.files import whole_file
-from robopos.logs.records import LogMessage
+from robopos.logs.records import LogMessage, RawMessage
 from robopos.logs.schema import MessageType, long_name, parse_schema
 from robopos.logs.schemas import schema_text
 from robopos.logs.serialize import serialize
+from robopos.logs.source import schema_bytes
 
 _COMPRESSION = {"zstd": CompressionType.ZSTD, "lz4": CompressionType.LZ4, "none": CompressionType.NONE}
 
 
 def write_log(
     path: str | os.PathLike[str],
-    messages: Iterable[LogMessage],
+    messages: Iterable[LogMessage | RawMessage],
     *,
     compression: Literal["zstd", "lz4", "none"] = "zstd",
 ) -> Path:
@@ -29,8 +30,8 @@ def write_log(
 
     Args:
         path: the file to make; its folder must exist.
-        messages: consumed one by one, so a generator of any length is fine. All messages of a topic have one
-            type and schema.
+        messages: consumed one by one, so a generator of any length is fine. All `LogMessage` of a topic have one
+            type and schema. A `RawMessage` is copied as it is, whatever its encoding and its schema.
         compression: of the chunks.
 
     Returns:
@@ -59,19 +60,15 @@ class _Topics:
     def __init__(self, target: Path, writer: Writer) -> None:
         self.target = target
         self.writer = writer
-        self.schemas: dict[tuple[str, str], tuple[int, MessageType]] = {}
-        self.channels: dict[str, tuple[int, str, str, MessageType]] = {}
+        self.schemas: dict[tuple[str, str, str], int] = {}
+        self.channels: dict[tuple[str, str, int], int] = {}
+        self.types: dict[str, tuple[str, str]] = {}
+        self.made: dict[tuple[str, str, str | None], tuple[int, MessageType]] = {}
         self.sequence: dict[int, int] = {}
 
-    def write_all(self, messages: Iterable[LogMessage]) -> None:
+    def write_all(self, messages: Iterable[LogMessage | RawMessage]) -> None:
         for message in messages:
-            channel, kind = self._channel(message)
-            data = message.message
-            if not isinstance(data, bytes):
-                try:
-                    data = serialize(kind, data)
-                except LogError as error:
-                    raise LogError(f"{self.target}: topic {message.topic}: {error}") from None
+            channel, data = self._copied(message) if isinstance(message, RawMessage) else self._made(message)
             log_time = int(message.log_time_ns)
             publish_time = log_time if message.publish_time_ns is None else int(message.publish_time_ns)
             for what, value in (("log time", log_time), ("publish time", publish_time)):
@@ -80,22 +77,44 @@ class _Topics:
             sequence = self.sequence[channel] = self.sequence.get(channel, -1) + 1
             self.writer.add_message(channel, log_time, data, publish_time, sequence)
 
-    def _channel(self, message: LogMessage) -> tuple[int, MessageType]:
-        known = self.channels.get(message.topic)
-        if known is not None and known[1] == message.type and message.schema in (None, known[2]):
-            return known[0], known[3]
-        name = long_name(message.type)
-        schema = schema_text(name) if message.schema is None else message.schema
-        if known is not None and (long_name(known[1]) != name or known[2] != schema):
-            raise LogError(
-                f"{self.target}: topic {message.topic} was written as {known[1]}: "
-                f"it cannot also carry {message.type} or another definition of it"
-            )
-        if (name, schema) not in self.schemas:
-            kind = parse_schema(name, schema)
-            number = self.writer.register_schema(name, "ros2msg", schema.encode())
-            self.schemas[name, schema] = number, kind
-        number, kind = self.schemas[name, schema]
-        channel = known[0] if known else self.writer.register_channel(message.topic, "cdr", number, {})
-        self.channels[message.topic] = channel, message.type, schema, kind
-        return channel, kind
+    def _copied(self, raw: RawMessage) -> tuple[int, bytes]:
+        return self._channel(raw.topic, raw.encoding, raw.type, raw.schema_encoding, raw.schema), raw.data
+
+    def _made(self, message: LogMessage) -> tuple[int, bytes]:
+        key = message.topic, message.type, message.schema
+        if key not in self.made:
+            name = long_name(message.type)
+            text = schema_text(name) if message.schema is None else message.schema
+            kind = parse_schema(name, text)
+            known = self.types.get(message.topic)
+            if known is not None and (long_name(known[0]), known[1]) != (name, text):
+                raise LogError(
+                    f"{self.target}: topic {message.topic} was written as {known[0]}: "
+                    f"it cannot also carry {message.type} or another definition of it"
+                )
+            self.made[key] = self._channel(message.topic, "cdr", name, "ros2msg", text), kind
+        channel, kind = self.made[key]
+        data = message.message
+        if not isinstance(data, bytes):
+            try:
+                data = serialize(kind, data)
+            except LogError as error:
+                raise LogError(f"{self.target}: topic {message.topic}: {error}") from None
+        return channel, data
+
+    def _channel(self, topic: str, encoding: str, type: str, schema_encoding: str, schema: str) -> int:
+        """The channel for messages of one topic, encoding and schema, which are not looked into."""
+        declared = type, schema_encoding, schema
+        try:
+            if declared not in self.schemas:
+                data = schema_bytes(schema, schema_encoding)
+                # Number 0 stands for none.
+                number = self.writer.register_schema(type, schema_encoding, data) if any(declared) else 0
+                self.schemas[declared] = number
+            key = topic, encoding, self.schemas[declared]
+            if key not in self.channels:
+                self.channels[key] = self.writer.register_channel(topic, encoding, key[2], {})
+        except UnicodeEncodeError as error:
+            raise LogError(f"{self.target}: topic {topic!r} or its schema is no text ({error})") from None
+        self.types.setdefault(topic, (type, schema))
+        return self.channels[key]

@@ -179,7 +179,7 @@ def replay_to_log(
     """
     summary, trajectories = ReplaySummary(), Trajectories(engine.bundle.layout)
 
-    def messages() -> Iterator[LogMessage]:
+    def messages() -> Iterator[LogMessage | RawMessage]:
         started = False
         for step in replay(engine, paths, last_s=last_s, rate=rate):
             summary.messages += 1
@@ -193,7 +193,7 @@ def replay_to_log(
             raw = step.message
             if raw.topic.startswith(f"{TOPIC_PREFIX}/"):
                 continue  # a node's recording: the predictions made here take the place of those in it
-            yield LogMessage(raw.topic, raw.type, raw.log_time_ns, raw.data, raw.publish_time_ns, raw.schema)
+            yield raw
             if step.prediction is not None and step.token is not None:
                 summary.predictions += 1
                 summary.latencies_s.append(step.latency_s)
