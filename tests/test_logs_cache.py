@@ -57,7 +57,11 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return decoded
 
 
-def test_a_second_read_is_mapped_and_equal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("map_bytes", [1, cache.MAP_BYTES])
+def test_a_second_read_is_from_the_cache_and_equal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, map_bytes: int
+) -> None:
+    monkeypatch.setattr(cache, "MAP_BYTES", map_bytes)
     path = make(tmp_path / "a.mcap")
     decoded = counted(monkeypatch)
     first = read_log(path, SPEC)
@@ -73,6 +77,19 @@ def test_a_second_read_is_mapped_and_equal(tmp_path: Path, monkeypatch: pytest.M
         assert getattr(first["j"], name) == getattr(second["j"], name)
     second["j"].values[0, 0] = 7  # like any array; the file does not change
     assert read_log(path, SPEC)["j"].values[0, 0] == first["j"].values[0, 0]
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
+def test_many_cached_streams_keep_no_file_open(tmp_path: Path) -> None:
+    for number in range(5):
+        make(tmp_path / f"{number}.mcap", seed=number)
+    spec = {name: StreamSpec("/j", [f"position[{name}]"]) for name in "ab"}
+    read_logs(tmp_path, spec)
+    before = len(os.listdir("/proc/self/fd"))
+    logs = read_logs(tmp_path, spec).logs
+    assert len(logs) == 5 and len(os.listdir("/proc/self/fd")) == before
+    # A process may often have 1024 files open: not even a full cache of files to map comes near.
+    assert cache.MAX_BYTES / cache.MAP_BYTES < 300
 
 
 def test_the_same_content_under_another_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Read columns kept as Arrow IPC files, mapped into memory when the same log is read again.
+"""Read columns kept as Arrow IPC files, taken when the same log is read again.
 
 A file is keyed by the content of the log (the CRCs that its chunks carry, or its bytes where they carry none), by
 its time of change and by what was asked of it. It is written beside and renamed, so that two processes may build
@@ -17,6 +17,7 @@ import tempfile
 import time
 from contextlib import suppress
 from dataclasses import fields
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,6 +39,9 @@ _TIMES = ("time_ns", "arrival_ns", "order")
 _ARRAYS = (*_TIMES, "values")
 _STALE_S = 3600.0
 MAX_BYTES = 20_000_000_000
+# A map keeps its file open, and a process may often have no more than 1024 open: smaller files are read, into as much
+# memory as the log's columns take without a cache. Of those that are mapped, MAX_BYTES are fewer than 300.
+MAP_BYTES = 1 << 26
 
 
 class Entry(NamedTuple):
@@ -84,16 +88,16 @@ def stream_path(contents: list[str], name: str, spec: StreamSpec, clock: str) ->
 
 
 def load(path: Path) -> Entry | None:
-    """Map a stream that was stored; None where there is none, or it is broken (it is deleted then)."""
+    """Read or map a stream that was stored; None where there is none, or it is broken (it is deleted then)."""
     if pa is None:
         return None
     try:
         with open(path, "rb") as stream:
-            mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_COPY)
-    except (OSError, ValueError):
+            held = _held(stream)
+    except OSError:
         return None
     try:
-        whole = pa.py_buffer(mapped)
+        whole = pa.py_buffer(held)
         reader = pa.ipc.open_file(whole)
         facts = json.loads(reader.schema.metadata[b"robopos"])
         batch = reader.get_batch(0)
@@ -102,8 +106,8 @@ def load(path: Path) -> Entry | None:
             column = batch.column(batch.schema.get_field_index(name))
             flat = column.values if name == "values" else column
             start = flat.buffers()[1].address - whole.address
-            # From the map itself: private pages, so that the arrays may be written to like freshly read ones.
-            arrays[name] = np.frombuffer(mapped, np.float64 if name == "values" else np.int64, len(flat), start)
+            # From the bytes or the map (of private pages) itself: to be written to like freshly read arrays.
+            arrays[name] = np.frombuffer(held, np.float64 if name == "values" else np.int64, len(flat), start)
         rows, columns = facts.pop("shape")
         arrays["values"] = arrays["values"].reshape(rows, columns)
         warnings = [str(text) for text in facts.pop("warnings")]
@@ -116,6 +120,15 @@ def load(path: Path) -> Entry | None:
     with suppress(OSError):  # a folder that is only read from
         os.utime(path)
     return entry
+
+
+def _held(stream: BufferedReader) -> bytearray | mmap.mmap:
+    size = os.fstat(stream.fileno()).st_size
+    if size >= MAP_BYTES:
+        return mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_COPY)
+    held = bytearray(size)
+    stream.readinto(held)
+    return held
 
 
 def store(path: Path, stream: Stream, warnings: list[str]) -> str:

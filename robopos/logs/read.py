@@ -36,7 +36,7 @@ def read_log(
         on_damage: "error" raises at the first damaged chunk or message; "skip" reads the rest and tells in
             `Log.warnings` how much is missing. A file that is only cut at its end is read up to there either
             way, with a warning.
-        cache: keep the columns as Arrow files in the user's cache folder (see `robopos.logs.cache`), and map them
+        cache: keep the columns as Arrow files in the user's cache folder (see `robopos.logs.cache`), and take them
             when the same is asked of the same content again. Needs pyarrow; nothing damaged is kept.
         workers: threads that unpack and decode; None takes the number of processors, at most 8.
 
