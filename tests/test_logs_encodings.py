@@ -17,7 +17,8 @@ from rosbags.rosbag2 import Writer as Bag2
 from rosbags.typesys import Stores, get_typestore
 
 from robopos.errors import LogError
-from robopos.logs import Decoder, LogMessage, StreamSpec, inspect_log, iter_messages, read_log, write_log
+from robopos.logs import Decoder, LogMessage, StreamSpec, inspect_log, iter_messages, log_files, read_log, write_log
+from robopos.logs.paths import separate_logs
 from robopos.logs.schema import parse_schema
 from robopos.logs.schemas import schema_text, standard_types
 from robopos.logs.serialize import serialize
@@ -206,6 +207,29 @@ def test_split_files_are_one_log(tmp_path: Path) -> None:
     (tmp_path / names[1]).unlink()
     with pytest.raises(LogError, match=r"metadata\.yaml names split_1\.mcap"):
         read_log(tmp_path, spec)
+
+
+def test_a_file_that_a_writer_has_not_finished_is_no_log_of_its_folder(tmp_path: Path) -> None:
+    kind, folder = "geometry_msgs/msg/Vector3", tmp_path / "logs"
+    (folder / ".half").mkdir(parents=True)
+    (folder / ".half" / "metadata.yaml").write_text("")
+    (folder / ".4711.b.mcap").write_bytes(b"\x89MCAP0\r\n")
+    (folder / ".4711.c.bag").write_bytes(b"")
+    write_log(folder / "a.mcap", [LogMessage("/t", kind, 1 + i, {"x": i}) for i in range(5)])
+    assert log_files(folder) == separate_logs(folder) == (folder / "a.mcap",)
+    # A copy into the folder that is read, as it is read.
+    write_log(folder / "out.mcap", (raw._replace(topic="/copy") for raw in iter_messages(folder)))
+    assert read_log(folder / "out.mcap", {"t": StreamSpec("/copy", ["x"])})["t"].values[:, 0].tolist() == [
+        0,
+        1,
+        2,
+        3,
+        4,
+    ]
+    (folder / "a.mcap").unlink()
+    (folder / "out.mcap").unlink()
+    with pytest.raises(LogError, match=r"logs: the folder holds no \.mcap file"):
+        log_files(folder)
 
 
 def test_every_standard_type_is_written_as_another_library_reads_it(tmp_path: Path) -> None:

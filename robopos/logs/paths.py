@@ -18,7 +18,8 @@ def log_files(paths: PathLike | Iterable[PathLike]) -> tuple[Path, ...]:
     """The files of one log in order.
 
     A rosbag2 folder (with metadata.yaml) gives its files in the order of the recording, another folder its
-    `.mcap` files by name, a pattern with `*`, `?` or `[` what it matches by name.
+    `.mcap` files by name, a pattern with `*`, `?` or `[` what it matches by name. Of a folder, names that begin with a
+    dot are left out: a writer has not finished those.
 
     Raises:
         LogError: nothing is there.
@@ -38,7 +39,8 @@ def log_files(paths: PathLike | Iterable[PathLike]) -> tuple[Path, ...]:
 def separate_logs(paths: PathLike | Iterable[PathLike]) -> tuple[Path, ...]:
     """The logs that these paths mean, each by itself: files, and rosbag2 folders as they are.
 
-    A folder without metadata.yaml stands for the `.mcap`, `.db3` and `.bag` files and the rosbag2 folders in it.
+    A folder without metadata.yaml stands for the `.mcap`, `.db3` and `.bag` files and the rosbag2 folders in it whose
+    names do not begin with a dot.
 
     Raises:
         LogError: nothing is there.
@@ -50,8 +52,8 @@ def separate_logs(paths: PathLike | Iterable[PathLike]) -> tuple[Path, ...]:
         if not path.exists() and any(letter in str(path) for letter in "*?["):
             logs += sorted(Path(name) for name in glob(str(path)))
         elif path.is_dir() and not (path / "metadata.yaml").is_file():
-            inside = [file for suffix in _SUFFIXES for file in path.glob(f"*{suffix}")]
-            logs += sorted(inside + [file.parent for file in path.glob("*/metadata.yaml")])
+            inside = [file for suffix in _SUFFIXES for file in _shown(path, f"*{suffix}")]
+            logs += sorted(inside + [file.parent for file in _shown(path, "*/metadata.yaml")])
         else:
             logs.append(path)
     if not logs:
@@ -61,7 +63,7 @@ def separate_logs(paths: PathLike | Iterable[PathLike]) -> tuple[Path, ...]:
 
 def _expand(path: Path) -> list[Path]:
     if path.is_dir():
-        listed = _rosbag2(path) if (path / "metadata.yaml").is_file() else sorted(path.glob("*.mcap"))
+        listed = _rosbag2(path) if (path / "metadata.yaml").is_file() else _shown(path, "*.mcap")
         if not listed:
             raise LogError(f"{path}: the folder holds no .mcap file")
         return listed
@@ -73,6 +75,14 @@ def _expand(path: Path) -> list[Path]:
             raise LogError(f"{path}: the pattern matches no file")
         return [file for item in matched for file in _expand(item)]
     raise LogError(f"{path}: no such file")
+
+
+def _shown(folder: Path, pattern: str) -> list[Path]:
+    """What a pattern matches in a folder, by name, as a shell does: no name that begins with a dot.
+
+    Such a file is one that a writer has not finished, or that it left when it was killed.
+    """
+    return sorted(folder / name for name in glob(pattern, root_dir=folder))
 
 
 def _rosbag2(folder: Path) -> list[Path]:
