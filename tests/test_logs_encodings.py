@@ -283,6 +283,39 @@ def test_a_message_that_does_not_fit_its_type_leaves_the_old_file(
     assert [item.name for item in tmp_path.iterdir()] == ["x.mcap"]
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("n", 1.7, "1.7 is no int32"),
+        ("n", np.float32(2.5), "is no int32"),
+        ("n", "5", "'5' is no int32"),
+        ("n", b"5", "is no int32"),
+        ("n", math.nan, "is no int32"),
+        ("ns", [1.7], "do not fit a list of int32"),
+        ("ns", ["5"], "no int32 values"),
+        ("x", "5", "'5' is no float32"),
+        ("x", 1e40, "is no float32"),
+        ("xs", ["5"], "no float32 values"),
+        ("xs", [1j], "no float32 values"),
+        ("xs", [1.0, 1e40], "no float32 values"),
+        ("s", "\ud800", "is no string"),
+        ("stamp", {"sec": 0.5}, "0.5 is no int32"),
+    ],
+)
+def test_a_value_that_would_be_changed_is_refused(field: str, value: Any, words: str) -> None:
+    text = "int32 n\nint32[] ns\nfloat32 x\nfloat32[] xs\nstring s\nbuiltin_interfaces/Time stamp\n"
+    with pytest.raises(LogError) as caught:
+        serialize(parse_schema("a/msg/B", text), {field: value})
+    assert words in str(caught.value) and f"a/msg/B.{field}" in str(caught.value)
+
+
+def test_a_whole_number_of_any_kind_is_an_integer() -> None:
+    kind = parse_schema("a/msg/B", "int32 n\nint32[] ns\nfloat32[] xs\n")
+    want = serialize(kind, {"n": 3, "ns": [3], "xs": [math.inf, 3.0]})
+    for three in (3.0, np.int8(3), np.float64(3), np.array(3)):
+        assert serialize(kind, {"n": three, "ns": [three], "xs": [math.inf, three]}) == want
+
+
 def test_one_topic_has_one_type_in_a_written_log(tmp_path: Path) -> None:
     kinds = ("std_msgs/msg/Float64", "std_msgs/msg/Float32")
     with pytest.raises(LogError, match="was written as std_msgs/msg/Float64"):

@@ -67,17 +67,28 @@ def _write_one(out: bytearray, field: Field, item: Any, path: str) -> None:
         packer = _STRUCTS[NUMBERS[field.primitive]]
         _align(out, packer.size)
         try:
-            out += packer.pack(0 if item is None else item if NUMBERS[field.primitive][0] == "f" else int(item))
+            out += packer.pack(0 if item is None else item if NUMBERS[field.primitive][0] == "f" else _whole(item))
         except (struct.error, TypeError, ValueError, OverflowError) as error:
             raise LogError(f"{path}: {item!r} is no {field.primitive} ({error})") from error
     elif field.primitive == "string":
         if item is not None and not isinstance(item, str):
             raise LogError(f"{path}: {item!r} is no string")
-        raw = (item or "").encode()
+        try:
+            raw = (item or "").encode()
+        except UnicodeEncodeError as error:  # half of a surrogate pair
+            raise LogError(f"{path}: {item!r} is no string ({error})") from error
         _align(out, 4)
         out += (len(raw) + 1).to_bytes(4, "little") + raw + b"\0"
     else:
         raise LogError(f"{path}: {field.primitive} is not written")
+
+
+def _whole(item: Any) -> int:
+    """The number, not cut: a fraction or a text is refused, as in a list."""
+    number = int(item)
+    if number != item:
+        raise ValueError("no whole number")
+    return number
 
 
 def _write_array(out: bytearray, field: Field, item: Any, path: str) -> None:
@@ -94,7 +105,12 @@ def _write_array(out: bytearray, field: Field, item: Any, path: str) -> None:
         code = NUMBERS[field.primitive]
         try:
             values = np.frombuffer(item, "u1") if isinstance(item, (bytes, bytearray)) else np.asarray(item)
-            packed = values.astype("<" + code)
+            if values.dtype.kind not in "biufO":  # texts would be read, complex numbers cut
+                raise TypeError(f"got {values.dtype}")
+            with np.errstate(over="ignore", invalid="ignore"):
+                packed = values.astype("<" + code)
+            if code == "f4" and (np.isinf(packed) & np.isfinite(values.astype("f8"))).any():
+                raise OverflowError("float too large")
         except (TypeError, ValueError, OverflowError) as error:
             raise LogError(f"{path}: these are no {field.primitive} values ({error})") from error
         if packed.ndim != 1 or (code[0] != "f" and not np.array_equal(packed, values)):
