@@ -80,6 +80,15 @@ def arm_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="session")
+def two_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of two logs whose stamps overlap."""
+    folder = tmp_path_factory.mktemp("runs")
+    for seed in (1, 2):
+        write_log(folder / f"run{seed}.mcap", arm_messages(20.0, seed))
+    return folder
+
+
 SEQUENCE = {
     "streams": {
         "joints": {"topic": "/joint_states", "fields": ["position[shoulder]", "position[elbow]"]},

@@ -69,6 +69,26 @@ def test_evaluate_says_when_the_log_was_trained_on(trained: Path, arm_log: Path,
     assert "this log was trained on" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("pattern", ["", "*.mcap"])
+def test_evaluate_takes_each_log_of_a_folder_or_pattern_by_itself(
+    trained: Path, two_runs: Path, tmp_path: Path, pattern: str
+):
+    told = []
+    for logs in ([two_runs / pattern], sorted(two_runs.iterdir())):
+        command = ["evaluate", trained / "bundle", *logs, "--json", tmp_path / "out.json"]
+        assert main(list(map(str, command))) == 0
+        told.append(json.loads((tmp_path / "out.json").read_text()))
+    assert told[0] == told[1]
+
+
+def test_check_takes_each_log_of_a_folder_by_itself(trained: Path, two_runs: Path, capsys):
+    windows_s = []
+    for log in (two_runs, min(two_runs.iterdir())):
+        assert main(["check", str(trained / "bundle"), str(log)]) == 0
+        windows_s.append(float(capsys.readouterr().out.split("windows of ")[-1].split()[0]))
+    assert windows_s[0] == pytest.approx(windows_s[1], rel=0.2), "those of both together last half as long"
+
+
 def test_replay_writes_a_log_and_a_summary(trained: Path, arm_log: Path, tmp_path: Path, capsys):
     out, summary = tmp_path / "out.mcap", tmp_path / "summary.json"
     arguments = ["replay", trained / "bundle", arm_log, "-o", out, "--last-s", 3, "--json", summary]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -153,3 +155,22 @@ def test_regimes_train_on_what_they_say(arm_log: Path):
     assert all(0.4 * len(recorded[0].table) < len(c.table) < len(recorded[0].table) for c in augmented[1])
     assert len(half[0].table) == pytest.approx(len(recorded[0].table) / 2, abs=2)
     assert half[0].median_interval_s() > 1.5 * recorded[0].median_interval_s()
+
+
+@pytest.mark.parametrize("given", ["", "*.mcap"])
+def test_each_log_of_a_folder_or_pattern_is_a_log_of_its_own(two_runs: Path, given: str):
+    files = sorted(two_runs.iterdir())
+    named = StudyData(replace(settings(files[0]), logs=[str(file) for file in files]))
+    together = StudyData(settings(two_runs / given))
+    assert together.interval_s == named.interval_s and together.hashes == named.hashes
+    assert list(together.describe()["hashes"]) == ["run1.mcap", "run2.mcap"]
+    np.testing.assert_array_equal(together.whole(False).table.log, named.whole(False).table.log)
+
+
+def test_logs_that_share_a_name_are_told_by_their_paths(two_runs: Path, tmp_path: Path):
+    first, other = sorted(two_runs.iterdir())
+    same = tmp_path / first.name
+    shutil.copy(other, same)
+    data = StudyData(replace(settings(first), logs=[str(first), str(same), str(other)]))
+    assert list(data.describe()["hashes"]) == [str(first), str(same), other.name]
+    assert len(set(data.hashes.values())) == 2

@@ -106,6 +106,13 @@ def test_the_same_seed_gives_the_same_cell_and_another_one_another(arm_log: Path
     assert bundle.settings.positions == "index-rotary" and bundle.training["steps"] == 3
 
 
+def test_the_bundle_of_a_cell_names_the_files_that_a_folder_stands_for(two_runs: Path, tmp_path: Path):
+    data, key = StudyData(settings(two_runs, max_steps=1)), CellKey("index-rotary", RECORDED, 1)
+    assert make_cell(data, key, tmp_path).error is None
+    bundle = Bundle.load(tmp_path / "cells" / key.slug / "bundle")
+    assert bundle.training["logs"] == [str(file) for file in sorted(two_runs.iterdir())]
+
+
 def test_rivals_regimes_and_impossible_conditions(arm_log: Path, tmp_path: Path):
     schemes = [
         "index-learned",

@@ -47,13 +47,13 @@ def run(args: argparse.Namespace) -> None:
     from robopos.cli.printable import printable
     from robopos.cli.show import write_json
     from robopos.errors import BundleError, SequenceError
-    from robopos.logs import read_log
+    from robopos.logs import read_logs
     from robopos.model import Bundle, pick_device
     from robopos.sequences import SequenceDataset
 
     bundle = Bundle.load(args.bundle, pick_device(args.device))
     device = next(bundle.network.parameters()).device
-    dataset = SequenceDataset.build([read_log(args.log, bundle.layout.log_streams())], bundle.layout)
+    dataset = SequenceDataset.build(read_logs(args.log, bundle.layout.log_streams()).logs, bundle.layout)
     columns = dataset.columns(bundle.normalization, "all", device)
     length = bundle.settings.context
     anchors = columns.anchors(length - 1)

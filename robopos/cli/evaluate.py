@@ -21,7 +21,7 @@ HELP = "judge a bundle on a log"
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     add_bundle(parser)
-    add_logs(parser, "each is a log")
+    add_logs(parser, "each file is a log of its own")
     parser.add_argument(
         "--split",
         choices=("all", "train", "validation", "test"),
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> None:
 
     from robopos.cli.show import Progress, markdown_scores, scores, write_json, write_text
     from robopos.errors import ConfigError, SequenceError
-    from robopos.logs import read_log
+    from robopos.logs import read_logs
     from robopos.model import Bundle, pick_device
     from robopos.sequences import SequenceDataset, SplitSettings
     from robopos.settings import from_mapping
@@ -55,9 +55,10 @@ def run(args: argparse.Namespace) -> None:
         if "split" not in bundle.training:
             raise ConfigError(f"--split {args.split}: {args.bundle} does not say how its logs were cut")
         split = from_mapping(SplitSettings, bundle.training["split"], "split")
-    elif {Path(p).resolve() for p in args.logs} & {Path(p).resolve() for p in bundle.training.get("logs", ())}:
+    logs = read_logs(args.logs, bundle.layout.log_streams()).logs
+    trained_on = {Path(path).resolve() for path in bundle.training.get("logs", ())}
+    if split is None and trained_on & {path.resolve() for log in logs for path in log.paths}:
         print("note: this log was trained on; --split test judges the part that was not")
-    logs = [read_log(path, bundle.layout.log_streams()) for path in args.logs]
     dataset = SequenceDataset.build(logs, bundle.layout, split)
     with Progress("evaluate", len(dataset.table)) as progress:
         predictions = predict(bundle, dataset, args.split, progress=lambda done, _: progress.update(done))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +14,8 @@ from robopos.arrays import Ints
 from robopos.comparison.conditions import Condition, half_rate, list_conditions
 from robopos.comparison.settings import AUGMENTED, HALF_RATE, SchemeSettings, StudySettings
 from robopos.errors import SequenceError
-from robopos.logs import log_files, read_log
+from robopos.logs import log_files, read_logs
+from robopos.logs.paths import separate_logs
 from robopos.sequences import Block, SequenceDataset, SequenceLayout, log_streams, resolve_layout
 
 AUGMENT_SEED = 30_000  # of the degraded copies: the same for every scheme and training seed
@@ -44,7 +46,9 @@ class StudyData:
 
     def __init__(self, settings: StudySettings) -> None:
         self.settings = settings
-        self._logs = [read_log(p, log_streams(settings.sequence), clock=settings.sequence.clock) for p in settings.logs]
+        # By one process: those of a comparison may start none.
+        found = read_logs(settings.logs, log_streams(settings.sequence), clock=settings.sequence.clock, workers=1)
+        self._logs = found.logs
         self.layout = resolve_layout(settings.sequence, self._logs[0])
         self._whole: dict[bool, SequenceDataset] = {}
         self._views: dict[tuple[str, bool], View] = {}
@@ -124,20 +128,27 @@ class StudyData:
         return dataset, anchors[near][:TRACE_ANCHORS]
 
     @cached_property
+    def files(self) -> list[str]:
+        """The files of all logs."""
+        return [str(path) for log in self._logs for path in log.paths]
+
+    @cached_property
     def hashes(self) -> dict[str, str]:
-        """SHA-256 of each log's files, by the log's name."""
-        return {path: _hash(path) for path in self.settings.logs}
+        """SHA-256 of each log's files, by the log's path."""
+        return {str(path): _hash(path) for path in separate_logs(self.settings.logs)}
 
     def describe(self) -> dict[str, object]:
         """Facts for a report; plain types."""
         views = {c.name: self.view(c, self.layout.gap_feature) for c in self.conditions}
         table = self.whole(self.layout.gap_feature).table
+        names = Counter(Path(path).name for path in self.hashes)
         return {
             "streams": {s.name: int((table.stream == n).sum()) for n, s in enumerate(self.layout.streams)},
             "interval_s": self.interval_s,
             "anchors": {name: len(view.anchors) for name, view in views.items()},
             "blocks": {name: len(np.unique(view.block)) for name, view in views.items()},
-            "hashes": {Path(path).name: digest for path, digest in self.hashes.items()},
+            # By the name alone, where no two logs share it.
+            "hashes": {p if names[Path(p).name] > 1 else Path(p).name: digest for p, digest in self.hashes.items()},
         }
 
 
@@ -147,7 +158,7 @@ def anchors_of(blocks: list[Block], history: int) -> Ints:
     return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
 
-def _hash(path: str) -> str:
+def _hash(path: Path) -> str:
     digest = hashlib.sha256()
     for file in log_files(path):
         with open(file, "rb") as opened:

@@ -132,7 +132,7 @@ def _train(
     """A trained bundle on the CPU, and the median milliseconds of a step."""
     settings = data.settings
     source = SequenceData(
-        settings.logs,
+        data.files,
         settings.sequence,
         settings.split,
         batch_size=settings.batch_size,

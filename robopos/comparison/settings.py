@@ -154,7 +154,7 @@ class StudySettings:
     """Schemes x regimes x seeds under one budget, judged on the same anchors.
 
     Args:
-        logs: paths of logs.
+        logs: paths of logs: MCAP files, rosbag2 folders, folders of them, or patterns; each is a log of its own.
         sequence: streams, targets and horizons.
         split: shares of each log's time for validation and test.
         network: the network that all share; its ``positions`` are replaced by each scheme's.
