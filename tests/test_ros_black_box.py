@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 from pathlib import Path
 
@@ -85,6 +86,18 @@ def test_a_full_disk_ends_the_recording_and_is_said(box, log, monkeypatch):
     assert ros_support.wait_for(lambda: said)
     made.put(Message("base", data, 3, 3))
     assert said == [f"the black box ends, the node goes on: {made.path}: ValueError: write to closed file"]
+
+
+def test_a_folder_that_is_gone_is_named_and_not_the_file_before(box, log):
+    made, said = box
+    data = next(iter_messages(log)).data
+    made.put(Message("base", data, 1, 1))
+    assert ros_support.wait_for(lambda: made.messages == 1)
+    shutil.rmtree(made.path.parent)
+    made.put(NewContext("asked by service"))
+    made.put(Message("base", data, 2, 2))
+    assert ros_support.wait_for(lambda: said)
+    assert said[0].startswith(f"the black box ends, the node goes on: {made.path.parent}: FileNotFoundError: ")
 
 
 def test_a_folder_that_cannot_be_is_named(tmp_path, bundle):

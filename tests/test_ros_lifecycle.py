@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ from robopos_ros.inference import Counts
 from robopos_ros.parameters import PARAMETERS, Settings
 from robopos_ros.process import NodeProcess, free_domain, private_environment
 from robopos_ros.warm_up import warm_up
-from robopos_ros.watch import ERROR, OK, WARN, Changes, InputWatch, NodeWatch
+from robopos_ros.watch import ERROR, OK, WARN, Changes, InputWatch, NodeWatch, look_at_simulated_time
 
 from robopos.logs import iter_messages
 from robopos.serving import Engine
@@ -78,10 +79,17 @@ assert node.trigger_activate() == Return.FAILURE
 assert node._reporter.state == "inactive"
 print("PROBLEM", node._reporter.problem)
 assert node.trigger_cleanup() == Return.SUCCESS
+assert node._reporter.problem == ""
 node.set_parameters([Parameter("black_box", value="")])
 for _ in range(3):
-    for step in (node.trigger_configure, node.trigger_activate, node.trigger_deactivate, node.trigger_cleanup):
-        assert step() == Return.SUCCESS
+    assert node.trigger_configure() == Return.SUCCESS
+    for _ in range(2):
+        assert node.trigger_activate() == Return.SUCCESS
+        stats = node._engine.stats
+        assert stats.streams["base"].late == 0 and stats.resets == {"activate": 1}
+        stats.streams["base"].late = 7  # of this activation: the next report after another one must not tell it
+        assert node.trigger_deactivate() == Return.SUCCESS
+    assert node.trigger_cleanup() == Return.SUCCESS
     assert node._reporter.problem == ""
 assert node.trigger_shutdown() == Return.SUCCESS
 node.destroy_node()
@@ -103,9 +111,63 @@ def test_errors_within_transitions_lead_back_to_work(bundle, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     problems = [line.removeprefix("PROBLEM ") for line in done.stdout.splitlines() if line.startswith("PROBLEM")]
-    assert problems[:2] == ["an error in a transition; the log says which"] * 2
+    assert problems[:2] == ["an error in a transition"] * 2
     assert problems[2].startswith(f"activate failed: the parameter 'black_box' is {box}: cannot be written to")
     assert done.stdout.endswith("THE END\n")
+
+
+WITH_OVERRIDES = """
+import sys
+import threading
+import rclpy
+from rclpy.lifecycle import TransitionCallbackReturn as Return
+from robopos_ros.node import Predictor
+
+rclpy.init(args=sys.argv)
+node = Predictor()
+assert node.settings.target_topics == [], node.settings
+assert node.trigger_configure() == Return.SUCCESS
+before = [s.topic_name for s in node.subscriptions]
+told = node.trigger_activate()
+print("PROBLEM", node._reporter.problem)
+if told != Return.SUCCESS:
+    assert told == Return.FAILURE and node._reporter.state == "inactive"
+    assert [s.topic_name for s in node.subscriptions] == before
+    assert not any(stream.mean.is_activated for stream in node._outputs._streams.values())
+    assert "inference" not in [thread.name for thread in threading.enumerate()]
+node.destroy_node()
+rclpy.try_shutdown()
+"""
+
+
+@pytest.mark.parametrize(
+    ("override", "problem"),
+    [
+        ("durability:=wrong", "activate failed: no subscription to /range: RuntimeError: Unexpected QoS override"),
+        ("depth:=abc", "activate failed: no subscription to /range: InvalidParameterTypeException: "),
+        ("reliability:=best_effort", ""),
+    ],
+)
+def test_overrides_of_qos_that_make_no_sense_are_named_and_undone(bundle, override, problem):
+    arguments = [f"bundle:={bundle}", "device:=cpu", "target_topics:=[]"]
+    arguments += [f"qos_overrides./range.subscription.{override}", "qos_overrides./odometry.subscription.depth:=7"]
+    done = subprocess.run(
+        [sys.executable, "-c", WITH_OVERRIDES, "--ros-args", *(word for each in arguments for word in ("-p", each))],
+        env=os.environ | private_environment(free_domain()),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    (said,) = [line.removeprefix("PROBLEM ") for line in done.stdout.splitlines() if line.startswith("PROBLEM")]
+    assert said.startswith(problem) and bool(said) == bool(problem)
+    assert said in done.stderr
+    ignored = [line for line in done.stderr.splitlines() if "no subscription takes" in line]
+    assert len(ignored) == (not problem)
+    if ignored:
+        assert "'qos_overrides./range.subscription.reliability': ignored" in ignored[0]
+        assert "depth and durability of /odometry, /range can be overridden" in ignored[0]
 
 
 def test_two_nodes_side_by_side(bundle, log, tmp_path):
@@ -153,6 +215,21 @@ def test_warm_up_leaves_nothing_behind(bundle, log):
             each.push_raw(stream, message.data, message.log_time_ns, message.publish_time_ns)
     np.testing.assert_array_equal(engine.predict().values, fresh.predict().values)
     assert engine.stats.band_truncated == fresh.stats.band_truncated
+
+
+def test_warm_up_predicts_from_rows_too(log, tmp_path):
+    sequence = replace(ros_support.robot_sequence(), tokens="rows", reference="beacon")  # not the first stream
+    engine = Engine.load(ros_support.make_bundle(tmp_path / "rows", log, sequence=sequence), device="cpu")
+    made, predict = [], engine.predict
+
+    def counting():
+        made.append(predict())
+        return made[-1]
+
+    engine.predict = counting
+    warm_up(engine)
+    assert len(made) == 3 and None not in made
+    assert engine.stats.to_dict() == Engine(engine.bundle, device="cpu").stats.to_dict()
 
 
 COUNTS = asdict(Counts()) | {"busy_ms": 0}
@@ -229,6 +306,14 @@ def test_a_step_of_the_system_clock_is_told_once():
     assert (level, text) == (WARN, "the system clock stepped by +2.000 s")
     assert watch.look_at_clock() == []
     assert watch.clock_steps == 1
+
+
+@pytest.mark.parametrize(("simulated", "now_ns", "count"), [(True, 0, 1), (True, 1, 0), (False, 0, 0)])
+def test_simulated_time_that_is_still_to_come_is_said(simulated, now_ns, count):
+    clock = SimpleNamespace(ros_time_is_active=simulated, now=lambda: SimpleNamespace(nanoseconds=now_ns))
+    found = look_at_simulated_time(clock)
+    said = "use_sim_time is set, but nothing came on /clock: this node's time stands at 0"
+    assert found == [(WARN, said)] * count
 
 
 def test_the_input_watch_names_silence_and_absence(bundle):

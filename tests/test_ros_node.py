@@ -18,10 +18,12 @@ pytest.importorskip("rclpy", reason="rclpy is not installed: pip install 'robopo
 pytest.importorskip("robopos_ros", reason="robopos_ros is not installed: pip install --no-deps ros2_ws/src/robopos_ros")
 
 import ros_support
+from builtin_interfaces.msg import Time
 from rclpy.qos import QoSDurabilityPolicy, QoSProfile
 from robopos_ros import lockstep
 from robopos_ros.client import Client
 from robopos_ros.process import NodeProcess, free_domain, private_environment
+from rosgraph_msgs.msg import Clock
 
 from robopos.errors import ServingError
 from robopos.logs import RawMessage, iter_messages
@@ -329,10 +331,16 @@ def test_publish_clock_takes_the_source_stamp(log, messages, tmp_path):
         client.wait_connected()
         before_ns = time.time_ns()
         assert answered(client, messages[:8]) == 8
-        assert diagnostics(client)["/predictor"][:2] == (0, "active")
+        level, said, _ = diagnostics(client)["/predictor"]
+        assert (level, said) == (1, "use_sim_time is set, but nothing came on /clock: this node's time stands at 0")
         stamps_ns = [lockstep.nanoseconds(h.message.header.stamp) for h in client.predictions if h.stream == "base"]
         assert before_ns <= stamps_ns[0] < stamps_ns[-1] <= time.time_ns()
         assert min(np.diff(stamps_ns)) > 0
+        clock = client.publisher("clock", "rosgraph_msgs/msg/Clock", QoSProfile(depth=1))
+        assert client.spin_until(lambda: clock.get_subscription_count() > 0, 20)
+        clock.publish(Clock(clock=Time(sec=-5)))
+        assert ros_support.wait_for(lambda: "the node goes on (a /clock before 1970?)" in node.output())
+        assert answered(client, messages[8:12]) == 4
         assert node.stop(signal.SIGTERM) == 0
 
 

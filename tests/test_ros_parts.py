@@ -184,14 +184,20 @@ def test_stopping_waits_for_one_message_and_not_for_all(engine, log, monkeypatch
 
 
 class Publishers:
-    """Where a node would make them: keeps what is published, by topic."""
+    """Where a node would make them: keeps what is published, by topic. One topic may be no name."""
 
-    def __init__(self) -> None:
+    def __init__(self, wrong: str = "") -> None:
         self.sent: dict[str, list] = {}
+        self.wrong = wrong
 
     def create_lifecycle_publisher(self, kind, topic, qos):
+        if topic == self.wrong:
+            raise RuntimeError("no name of a topic")
         self.sent[topic] = []
-        return SimpleNamespace(publish=self.sent[topic].append)
+        return SimpleNamespace(publish=self.sent[topic].append, topic=topic)
+
+    def destroy_lifecycle_publisher(self, publisher):
+        del self.sent[publisher.topic]
 
 
 def stamped(message, sec: int, nanosec: int):
@@ -227,6 +233,13 @@ def test_a_time_that_no_stamp_holds_is_counted_and_published_by_nobody(engine, l
     trajectories = Trajectories(engine.bundle.layout)
     replayed = [made.message for p in predictions for made in trajectories.of(p, 0) if made.topic.endswith("base")]
     assert replayed == node.sent["~/prediction/base"]
+
+
+def test_publishers_that_cannot_all_be_made_are_taken_down(engine):
+    node = Publishers("~/prediction/beacon/at_horizon")
+    with pytest.raises(RuntimeError, match="no name"):
+        Outputs(node, engine, settings(publish_horizon_s=0.25))
+    assert node.sent == {}
 
 
 def test_an_unforeseen_failure_ends_the_thread_and_is_said(engine, log):

@@ -108,7 +108,8 @@ class BlackBox:
                     self._write(item)
             self._finish()
         except Exception as error:  # a full disk must not end the node
-            self._fail(f"{self.path or self._folder}: {type(error).__name__}: {error}")
+            where = self._folder if self._file is None else self._file.path
+            self._fail(f"{where}: {type(error).__name__}: {error}")
             while self._queue.get() is not None:
                 pass
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rclpy.qos import QoSPolicyKind, QoSProfile, QoSReliabilityPolicy
 from rclpy.qos_overriding_options import QoSOverridingOptions
 
+from robopos.errors import ServingError
 from robopos.logs import long_name
 from robopos.sequences import InputStream
 from robopos.serving import Engine
@@ -75,7 +76,11 @@ class Arrivals:
 
 
 class Inputs:
-    """The subscriptions of one activation, on topics relative to the node's namespace."""
+    """The subscriptions of one activation, on topics relative to the node's namespace.
+
+    Raises:
+        ServingError: one of them cannot be made; there are none then.
+    """
 
     def __init__(
         self,
@@ -89,10 +94,15 @@ class Inputs:
         self._now = node.get_clock().now
         self.arrivals = Arrivals(engine.bundle.layout.max_gap_s)
         with_info = needs_source_stamps(engine)
-        self._inputs = [
-            _Input(node, stream, health[stream.name], settings, self._receiver(stream, health[stream.name], with_info))
-            for stream in engine.inputs
-        ]
+        self._inputs: list[_Input] = []
+        for stream in engine.inputs:
+            known = health[stream.name]
+            receive = self._receiver(stream, known, with_info)
+            try:
+                self._inputs.append(_Input(node, stream, known, settings, receive))
+            except Exception as error:  # rclpy's, for an override of QoS that makes no sense
+                self.destroy()
+                raise ServingError(f"no subscription to {known.topic}: {type(error).__name__}: {error}") from error
 
     def _receiver(self, stream: InputStream, health: InputHealth, with_info: bool) -> Callable[..., None]:
         frames = Frames.of(stream)

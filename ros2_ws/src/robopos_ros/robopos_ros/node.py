@@ -21,11 +21,11 @@ from robopos_ros.health import InputHealth
 from robopos_ros.inference import Inference
 from robopos_ros.inputs import Inputs, needs_source_stamps
 from robopos_ros.outputs import Outputs
-from robopos_ros.parameters import Settings, changed, declare, read, unknown_overrides
+from robopos_ros.parameters import Settings, changed, declare, ignored_qos_overrides, read, unknown_overrides
 from robopos_ros.reporter import Reporter, Watched
 from robopos_ros.threads import use_one_thread
 from robopos_ros.types import message_class
-from robopos_ros.warm_up import warm_up
+from robopos_ros.warm_up import count_anew, warm_up
 
 SUCCESS, FAILURE = TransitionCallbackReturn.SUCCESS, TransitionCallbackReturn.FAILURE
 REFRESH_PERIOD_S = 0.2  # for subscriptions that no publisher can serve as they are
@@ -64,69 +64,52 @@ class Predictor(LifecycleNode):
         """Whether the executor must hand over the middleware's stamps with each message."""
         return self._engine is not None and needs_source_stamps(self._engine)
 
-    # Transitions. A failed configure leaves the node unconfigured, alive, and says why.
+    # Transitions. A failed one leaves the node as it was before, alive, and says why.
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Load the bundle."""
         try:
             self._settle(read(self))
             self._configure()
-        except RoboposError as error:
-            return self._fail("configure", str(error))
         except Exception as error:  # a broken driver, a device out of memory: the node must outlive it
-            return self._fail("configure", f"{type(error).__name__}: {error}")
-        self._reporter.state, self._reporter.problem = "inactive", ""
+            self._release()
+            return self._fail("configure", error)
+        self._reporter.enter("inactive")
         return SUCCESS
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Start to receive and to publish."""
-        assert self._engine is not None and self._outputs is not None
-        engine, settings = self._engine, self.settings
         try:
-            black_box = self._open_black_box(engine)
-        except ServingError as error:
-            return self._fail_activate(str(error))
-        engine.reset("activate")
-        health = {s.name: InputHealth(self.resolve_topic_name(s.topic)) for s in engine.inputs}
-        clock = self.get_clock()
-        self._inference = Inference(
-            engine,
-            settings,
-            health,
-            self._outputs.publish,
-            self.get_logger(),
-            lambda: int(clock.now().nanoseconds),
-            black_box,
-        )
-        super().on_activate(state)
-        self._inference.start()
-        self._inputs = Inputs(self, engine, health, settings, self._inference)
-        self._reporter.watched = Watched(engine, self._inference, health, self._outputs)
-        self._reporter.state, self._reporter.problem = "active", ""
+            self._activate(state)
+        except Exception as error:  # rclpy would swallow it
+            self._stop()
+            super().on_deactivate(state)
+            return self._fail("activate", error)
+        self._reporter.enter("active")
         return SUCCESS
 
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Stop to receive and to publish."""
         self._stop()
-        self._reporter.state = "inactive"
+        self._reporter.enter("inactive")
         return super().on_deactivate(state)
 
     def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Let go of the bundle."""
         self._release()
-        self._reporter.state = "unconfigured"
+        self._reporter.enter("unconfigured")
         return SUCCESS
 
     def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Stop from any state."""
         self._release()
-        self._reporter.state = "finalized"
+        self._reporter.enter("finalized")
         return SUCCESS
 
     def on_error(self, state: LifecycleState) -> TransitionCallbackReturn:
         """After an exception in a transition: back to the start."""
         self._release()
-        self._reporter.state, self._reporter.problem = "unconfigured", "an error in a transition; the log says which"
+        self._reporter.enter("unconfigured", "an error in a transition")
         return SUCCESS
 
     def destroy_node(self) -> None:
@@ -173,6 +156,29 @@ class Predictor(LifecycleNode):
         for name, described in self._outputs.described.items():
             self.get_logger().info(f"{name} at {settings.publish_horizon_s:g} s as {described}")
 
+    def _activate(self, state: LifecycleState) -> None:
+        assert self._engine is not None and self._outputs is not None
+        engine, settings = self._engine, self.settings
+        count_anew(engine)
+        engine.reset("activate")
+        health = {s.name: InputHealth(self.resolve_topic_name(s.topic)) for s in engine.inputs}
+        clock = self.get_clock()
+        self._inference = Inference(
+            engine,
+            settings,
+            health,
+            self._outputs.publish,
+            self.get_logger(),
+            lambda: int(clock.now().nanoseconds),
+            self._open_black_box(engine),
+        )
+        super().on_activate(state)
+        self._inference.start()
+        self._inputs = Inputs(self, engine, health, settings, self._inference)
+        for text in ignored_qos_overrides(self):
+            self.get_logger().warning(text)
+        self._reporter.watched = Watched(engine, self._inference, health, self._outputs)
+
     def _check_context(self, min_context: int, engine: Engine) -> None:
         window = engine.bundle.settings.window
         if min_context > window:
@@ -207,16 +213,10 @@ class Predictor(LifecycleNode):
         self._engine = None
         self._reporter.facts = {}
 
-    def _fail(self, transition: str, reason: str) -> TransitionCallbackReturn:
-        self._release()
-        return self._say_failure(transition, reason)
-
-    def _fail_activate(self, reason: str) -> TransitionCallbackReturn:
-        return self._say_failure("activate", reason)  # it stays configured
-
-    def _say_failure(self, transition: str, reason: str) -> TransitionCallbackReturn:
-        self.get_logger().error(f"{transition} failed: {reason}")
-        self._reporter.problem = f"{transition} failed: {reason}"
+    def _fail(self, transition: str, error: Exception) -> TransitionCallbackReturn:
+        reason = str(error) if isinstance(error, RoboposError) else f"{type(error).__name__}: {error}"
+        self._reporter.problem = f"{transition} failed: {' '.join(reason.split())}"
+        self.get_logger().error(self._reporter.problem)
         return FAILURE
 
     # What comes from outside while it runs.

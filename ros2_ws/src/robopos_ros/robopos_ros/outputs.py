@@ -105,20 +105,27 @@ class Outputs:
         chosen = chosen_streams(engine, settings.target_topics)
         at_s = settings.publish_horizon_s
         row = horizon_row(engine.bundle.layout.horizons_s, at_s) if at_s else None
-        limits, layout = engine.bundle.limits(), engine.bundle.layout
-        inputs = {stream.name: stream for stream in engine.inputs}
-        for name in chosen:
-            columns = np.array(engine.targets[name])
-            targets = [layout.target_names[column] for column in columns]
-            low, high = np.array([limits[target] for target in targets]).T
-            names = [target.removeprefix(f"{name}.") for target in targets]
-            writer = TrajectoryWriter.of(layout, name)
-            made = _Stream(columns, names, writer, low, high, self._publisher(JointTrajectory, topic_of(name)))
-            self._streams[name] = made
-            if engine.bundle.settings.loss == "gaussian":
-                made.std = self._publisher(JointTrajectory, f"{topic_of(name)}/std")
-            if row is not None:
-                self._add_horizon(made, inputs[name], row)
+        try:
+            for stream in engine.inputs:
+                if stream.name in chosen:
+                    self._add(stream, engine, row)
+        except Exception:
+            self.destroy()
+            raise
+
+    def _add(self, stream: InputStream, engine: Engine, row: int | None) -> None:
+        name, layout, limits = stream.name, engine.bundle.layout, engine.bundle.limits()
+        columns = np.array(engine.targets[name])
+        targets = [layout.target_names[column] for column in columns]
+        low, high = np.array([limits[target] for target in targets]).T
+        names = [target.removeprefix(f"{name}.") for target in targets]
+        writer = TrajectoryWriter.of(layout, name)
+        made = _Stream(columns, names, writer, low, high, self._publisher(JointTrajectory, topic_of(name)))
+        self._streams[name] = made
+        if engine.bundle.settings.loss == "gaussian":
+            made.std = self._publisher(JointTrajectory, f"{topic_of(name)}/std")
+        if row is not None:
+            self._add_horizon(made, stream, row)
 
     def _add_horizon(self, made: _Stream, stream: InputStream, row: int) -> None:
         kind, name = message_class(stream.type), stream.name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -11,6 +11,8 @@ from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescri
 from rclpy.exceptions import InvalidParameterValueException
 from rclpy.node import Node
 from rclpy.parameter import Parameter
+
+QOS_OVERRIDES = "qos_overrides."
 
 
 @dataclass(frozen=True)
@@ -162,13 +164,29 @@ def declare(node: Node) -> None:
 
 def unknown_overrides(node: Node) -> list[str]:
     """Parameters given at start that the node does not have, in words: a misspelt one would do nothing in silence."""
-    given = getattr(node, "_parameter_overrides", {})  # rclpy tells of them by no public name
     found = []
-    for name in given:
-        if not node.has_parameter(name) and not name.startswith("qos_overrides."):
+    for name in _overrides(node):
+        if not node.has_parameter(name) and not name.startswith(QOS_OVERRIDES):
             near = difflib.get_close_matches(name, PARAMETERS, 1)
             found.append(f"no parameter is called '{name}': ignored" + (f"; did you mean {near[0]}?" if near else ""))
     return found
+
+
+def ignored_qos_overrides(node: Node) -> list[str]:
+    """Overrides of QoS given at start that no subscription took, in words; known when all of them are made."""
+    taken = node.get_parameters_by_prefix(QOS_OVERRIDES.rstrip("."))
+    topics = ", ".join(sorted({name.partition(".")[0] for name in taken}))
+    return [
+        f"no subscription takes '{name}': ignored; depth and durability of {topics} can be overridden, "
+        "reliability is the parameter qos_reliability"
+        for name in _overrides(node)
+        if name.startswith(QOS_OVERRIDES) and not node.has_parameter(name)
+    ]
+
+
+def _overrides(node: Node) -> Collection[str]:
+    """Names of the parameters given at start; rclpy tells of them by no public name."""
+    return getattr(node, "_parameter_overrides", {})
 
 
 def read(node: Node) -> Settings:
@@ -177,12 +195,18 @@ def read(node: Node) -> Settings:
     Raises:
         InvalidParameterValueException: a word that is not allowed.
     """
-    values = {field.name: node.get_parameter(field.name).value for field in fields(Settings)}
+    values = {field.name: _value(node, field.name) for field in fields(Settings)}
     for name, value in values.items():
         if problem := PARAMETERS[name].problem(value):
             raise InvalidParameterValueException(name, value, problem)
         values[name] = PARAMETERS[name].clean(value)
     return Settings(**values)
+
+
+def _value(node: Node, name: str) -> Any:
+    if isinstance(PARAMETERS[name].default, list):
+        return node.get_parameter_or(name).value or []  # ROS has no type for an empty list: it counts as not set
+    return node.get_parameter(name).value
 
 
 def changed(settings: Settings, parameters: Sequence[Parameter], state: str) -> Settings | str:

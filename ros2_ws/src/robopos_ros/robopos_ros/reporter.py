@@ -16,7 +16,7 @@ from robopos_ros.health import InputHealth, Rates
 from robopos_ros.inference import Inference
 from robopos_ros.outputs import Outputs
 from robopos_ros.parameters import Settings
-from robopos_ros.watch import OK, WARN, Changes, Finding, InputWatch, NodeWatch
+from robopos_ros.watch import OK, WARN, Changes, Finding, InputWatch, NodeWatch, look_at_simulated_time
 
 if TYPE_CHECKING:
     from rclpy.lifecycle import LifecycleNode
@@ -61,6 +61,10 @@ class Reporter:
         steady = Clock(clock_type=ClockType.STEADY_TIME)
         return self._node.create_timer(self.settings.diagnostics_period_s, self.publish, clock=steady)
 
+    def enter(self, state: str, problem: str = "") -> None:
+        """A transition has ended in `state`."""
+        self.state, self.problem = state, problem
+
     def change(self, settings: Settings) -> None:
         """Go on with other settings."""
         before, self.settings = self.settings.diagnostics_period_s, settings
@@ -73,7 +77,7 @@ class Reporter:
         name, bundle = self._node.get_fully_qualified_name(), self.facts.get("bundle", "")
         message = DiagnosticArray()
         message.header.stamp = self._node.get_clock().now().to_msg()
-        findings = self._clock_watch.look_at_clock()
+        findings = self._clock_watch.look_at_clock() + look_at_simulated_time(self._node.get_clock())
         problem, values = self.problem, dict(self.facts) | {"clock_steps": self._clock_watch.clock_steps}
         watched = self.watched
         if watched is not None:

@@ -29,7 +29,11 @@ def spin(node: Predictor, stop: threading.Event) -> None:
         executor.add_node(node)
         try:
             while not stop.is_set() and rclpy.ok() and node.needs_source_stamps == with_stamps:
-                executor.spin_once(timeout_sec=POLL_S)
+                try:
+                    executor.spin_once(timeout_sec=POLL_S)
+                except ValueError as error:  # of rclpy's time source, for a /clock before 1970
+                    said = f"a callback failed, the node goes on (a /clock before 1970?): {error}"
+                    node.get_logger().error(said, throttle_duration_sec=5.0)
         finally:
             executor.remove_node(node)
             executor.shutdown()

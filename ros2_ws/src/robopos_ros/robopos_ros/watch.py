@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from diagnostic_msgs.msg import DiagnosticStatus
 
@@ -24,6 +24,15 @@ class Finding(NamedTuple):
 
     level: bytes
     text: str
+
+
+class RosClock(Protocol):
+    """The part of rclpy's clock that is used here."""
+
+    @property
+    def ros_time_is_active(self) -> bool: ...
+
+    def now(self) -> Any: ...
 
 
 class NodeWatch:
@@ -78,6 +87,13 @@ class NodeWatch:
             return []
         self.clock_steps += 1
         return [Finding(WARN, f"the system clock stepped by {step_s:+.3f} s")]
+
+
+def look_at_simulated_time(clock: RosClock) -> list[Finding]:
+    """Whether simulated time is still to come: until then every prediction looks early enough."""
+    if not clock.ros_time_is_active or clock.now().nanoseconds > 0:
+        return []
+    return [Finding(WARN, "use_sim_time is set, but nothing came on /clock: this node's time stands at 0")]
 
 
 class InputWatch:
