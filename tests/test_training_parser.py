@@ -79,6 +79,11 @@ def test_a_wrong_command_line_is_wrong_usage(command: str, tmp_path: Path, capsy
     ("options", "code", "line"),
     [
         (["--data.batch_size", "many"], 2, "data.batch_size is 'many', must be of type int"),
+        (["--model.network.context_s", "long"], 2, "model.network.context_s is 'long', must be of type float | None"),
+        (["--data.seed", "-1"], 1, "data.seed is -1, must be a whole number >= 0"),
+        (["--seed_everything", "-1"], 1, "seed_everything is -1, must be a whole number from 0 to 4294967295"),
+        (["--trainer.accumulate_grad_batches", "0"], 1, "trainer.accumulate_grad_batches is 0, must be a whole"),
+        (["--trainer.overfit_batches", "0.01"], 1, "trainer: You requested to check 0.01 of the"),
         (["--data.sequence.horizon_s", "[1]"], 2, "--data.sequence.horizon_s: no such option; did you mean --data.seq"),
         (["--model.network.context", "0"], 1, "model.network.context is 0, must be"),
         (["--data.split.test", "3"], 1, "data.split.test is 3.0, must be"),

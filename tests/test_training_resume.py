@@ -151,6 +151,41 @@ def test_a_trained_bundle_is_not_replaced_unless_asked(
     assert "force: false" in (tmp_path / "run" / "csv" / "config.yaml").read_text()
 
 
+def steps_of(run: Path) -> dict[str, int]:
+    return {
+        name: torch.load(run / "checkpoints" / f"{name}.ckpt", weights_only=True)["global_step"]
+        for name in ("best", "last")
+    }
+
+
+def test_the_last_checkpoint_is_the_last_and_the_best_the_best(arm_log: Path, tmp_path: Path):
+    config = training_config(arm_log)
+    config["data"]["batches_per_epoch"] = 20
+    # Too small a step to change a weight: no validation is better than the first.
+    config["model"]["optimizer"] = {"learning_rate": 1e-30, "weight_decay": 0.0}
+    assert train(tmp_path, config, "--trainer.max_steps", "50") == 0
+    assert steps_of(tmp_path / "run") == {"best": 20, "last": 50}
+    assert Bundle.load(tmp_path / "run" / "bundle").training["steps"] == 20
+    validated = rows(tmp_path).dropna(subset="val_loss").step.tolist()
+    assert validated == [19, 39, 49], "the last step is validated too"
+    assert train(tmp_path, config, "--trainer.max_steps", "70", "--ckpt_path", "last") == 0
+    assert steps_of(tmp_path / "run") == {"best": 20, "last": 70}
+
+
+def test_a_training_that_stops_early_can_be_resumed(arm_log: Path, tmp_path: Path):
+    config = training_config(arm_log)
+    config["data"]["batches_per_epoch"] = 10
+    config["model"]["optimizer"] = {"learning_rate": 1e-30, "weight_decay": 0.0}
+    stopping = {"monitor": "val_loss", "patience": 2}
+    config["trainer"]["callbacks"] = [
+        {"class_path": "lightning.pytorch.callbacks.EarlyStopping", "init_args": stopping}
+    ]
+    assert train(tmp_path, config) == 0
+    assert steps_of(tmp_path / "run") == {"best": 10, "last": 30}
+    assert train(tmp_path, config, "--ckpt_path", "last") == 0
+    assert steps_of(tmp_path / "run")["last"] == 40
+
+
 def test_a_resumed_training_gives_no_advice_of_lightning(begun: Path, arm_log: Path):
     command = [sys.executable, "-m", "robopos", "train", "-c", begun / "train.yaml", "-o", begun / "run"]
     command += ["--ckpt_path", "last", "--trainer.max_steps", "60"]

@@ -100,6 +100,7 @@ class SequenceData(LightningDataModule):
         require(len(logs) > 0, "data.logs", logs, "at least one path")
         require(batch_size >= 1, "data.batch_size", batch_size, "a number of windows >= 1")
         require(batches_per_epoch >= 1, "data.batches_per_epoch", batches_per_epoch, "a number of batches >= 1")
+        require(seed >= 0, "data.seed", seed, "a whole number >= 0")
         require(memory in MEMORY, "data.memory", memory, f"one of {', '.join(MEMORY)}")
         self.logs, self.sequence, self.split = logs, sequence, split
         require(on_damage in ON_DAMAGE, "data.on_damage", on_damage, f"one of {', '.join(ON_DAMAGE)}")

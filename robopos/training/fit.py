@@ -62,6 +62,14 @@ def quiet() -> None:
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
+class LastValidation(Callback):
+    """Validates, and so saves, after the last step too where that is inside an epoch."""
+
+    def on_train_batch_end(self, trainer: Trainer, *_: object) -> None:
+        if 0 < trainer.max_steps <= trainer.global_step:
+            trainer.should_stop = True  # a stop that is asked for is validated, one at max_steps is not
+
+
 class StepProgress(Callback):
     """Tells a function the steps done and the latest losses; it decides how to show them."""
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from lightning import Trainer
 from lightning.fabric.utilities.exceptions import MisconfigurationException
-from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 
@@ -19,12 +19,12 @@ from robopos.training.band import band_notes
 from robopos.training.calibration import calibrate
 from robopos.training.data import SequenceData
 from robopos.training.evaluation import predict, score
-from robopos.training.fit import StepProgress, TellStep, quiet
+from robopos.training.fit import LastValidation, StepProgress, TellStep, quiet
 from robopos.training.module import SequenceModule, read_checkpoint
 from robopos.training.parser import ConfigFile, TrainingParser
 from robopos.training.resume import keep_rows, refuse_another_training, refuse_replacing, remove_training
 
-BEST = "best"
+BEST, LAST = "best", "last"
 # Groups of settings, and where `robopos train` has them.
 ABOVE = {"network": "model", "split": "data", "augment": "data"}
 
@@ -91,6 +91,11 @@ class TrainingCLI(LightningCLI):
         )
         parser.add_argument("--force", action="store_true", help="replace a training that --out holds")
 
+    def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
+        super().parse_arguments(parser, args)
+        seed = self.config.seed_everything
+        require(0 <= seed < 2**32, "seed_everything", seed, "a whole number from 0 to 4294967295")
+
     def before_instantiate_classes(self) -> None:
         # What holds for this call alone is not part of the configuration that is saved.
         self.force, self.config.force = self.config.force, False
@@ -112,21 +117,24 @@ class TrainingCLI(LightningCLI):
         # Adds to the user's own callbacks.
         trainer.callbacks = [
             *(trainer.callbacks or []),
-            ModelCheckpoint(
-                dirpath=out / "checkpoints",
-                filename=BEST,
-                monitor="val_loss",
-                save_last=True,
-                enable_version_counter=False,
+            *(
+                ModelCheckpoint(
+                    dirpath=out / "checkpoints", filename=name, monitor=monitor, enable_version_counter=False
+                )
+                # Its own option for the last one writes it only together with a best one.
+                for name, monitor in ((BEST, "val_loss"), (LAST, None))
             ),
         ]
+        for callback in trainer.callbacks:
+            if isinstance(callback, EarlyStopping) and callback._check_on_train_epoch_end is None:
+                # After validation. At the end of an epoch, a resumed training has not validated yet.
+                callback._check_on_train_epoch_end = False
         try:
             return super().instantiate_trainer(**kwargs)
         except (MisconfigurationException, ValueError) as error:
             told = " ".join(str(error).split())
-            raise ConfigError(
-                f"trainer: {told} (accelerator is {trainer.accelerator!r}, cpu and auto always work)"
-            ) from None
+            where = f" (accelerator is {trainer.accelerator!r}, cpu and auto always work)" if "accel" in told else ""
+            raise ConfigError(f"trainer: {told}{where}") from None
 
 
 def settings_parser() -> LightningArgumentParser:
@@ -184,6 +192,9 @@ class TrainingRun:
         endless = trainer.max_steps == -1 and trainer.max_epochs is not None and trainer.max_epochs < 1
         allowed = "a number of steps >= 1, or -1 with trainer.max_epochs >= 1"
         require(trainer.max_steps != 0 and not endless, "trainer.max_steps", trainer.max_steps, allowed)
+        for name in ("accumulate_grad_batches", "check_val_every_n_epoch"):
+            value = getattr(trainer, name)
+            require(value is None or value >= 1, f"trainer.{name}", value, "a whole number >= 1")
         # A training shorter than an epoch is validated once all the same.
         data.batches_per_epoch = min(data.batches_per_epoch, self.steps)
         data.setup("fit")
@@ -224,7 +235,7 @@ class TrainingRun:
             tell: is told the step and the latest losses.
         """
         trainer, data = self._cli.trainer, self._cli.datamodule
-        trainer.callbacks.append(StepProgress(tell))  # type: ignore[attr-defined]  # made by a part of the Trainer
+        trainer.callbacks += [StepProgress(tell), LastValidation()]  # type: ignore[attr-defined]  # made by a part of it
         if self._resume is None:
             remove_training(self.out)
         else:
@@ -239,10 +250,12 @@ class TrainingRun:
             goes_on = f"--ckpt_path last with the same options goes on from {last}"
             said = goes_on if last.is_file() else "before the first checkpoint"
             raise KeyboardInterrupt(said) from interrupt
+        except MisconfigurationException as error:
+            raise ConfigError(f"trainer: {' '.join(str(error).split())}") from None
         best = getattr(trainer.checkpoint_callback, "best_model_path", "")
         module = SequenceModule.from_checkpoint(best) if best else self._cli.model
         training = data.describe() | {
-            "steps": int(trainer.global_step),
+            "steps": int(module.trained["steps"] if best else trainer.global_step),
             "batch_size": data.batch_size,
             "weights_seed": self._cli.config.seed_everything,
         }

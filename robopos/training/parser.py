@@ -26,7 +26,7 @@ OTHERS = {
     "robopos train": ({"schemes", "conditions"}, "a configuration of `robopos compare`"),
 }
 FEW = 16  # names that still fit a line
-WRONG_VALUE = re.compile(r'Parser key "(?P<key>[^"]+)":.*Got value: (?P<value>.*)', re.DOTALL)
+WRONG_VALUE = re.compile(r'Parser key "(?P<key>[^"]+)":.*(?:Got|Given) value: (?P<value>.*)', re.DOTALL)
 MISSING = "the following arguments are required: "
 UNKNOWN = "unrecognized arguments: "
 
