@@ -106,6 +106,26 @@ def test_fix_range_and_twist():
 
 
 @pytest.mark.parametrize(
+    ("kind", "field"),
+    [
+        ("Range", "range"),
+        ("Temperature", "temperature"),
+        ("FluidPressure", "fluid_pressure"),
+        ("RelativeHumidity", "relative_humidity"),
+        ("Illuminance", "illuminance"),
+    ],
+)
+def test_the_variance_of_one_measured_value_is_the_square_of_its_std_and_0_is_unknown(kind, field):
+    kind = f"sensor_msgs/msg/{kind}"
+    if not hasattr(message_class(kind)(), "variance"):
+        pytest.skip("Range has no variance in Humble")
+    assert own(kind, {field: 0.5}, [0.25]).variance == 0.0625
+    assert own(kind, {field: 0.5}).variance == 0
+    assert own(kind, {field: 0.5, "variance": 2.0}, [0.25, 0.1]).variance == 2.0  # predicted, as strange as it is
+    assert own(kind, {field: 0.5}, [1e30]).variance > 1e38
+
+
+@pytest.mark.parametrize(
     ("kind", "path", "said"),
     [
         ("std_msgs/msg/Float64MultiArray", "data[0]", "'data\\[0\\]' is an element of an array"),

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+FLOAT32_MOST = float(np.finfo(np.float32).max)
 UNPREDICTED = 1e6  # variance of a component that nothing is known of, beside others that are known
 METRES_PER_DEGREE = 111_319.5  # of latitude
 
@@ -33,6 +34,14 @@ _BLOCKS: dict[str, tuple[Block, ...]] = {
     ),
     "sensor_msgs/msg/MagneticField": (Block("magnetic_field", "magnetic_field_covariance", 3),),
 }
+# Types of one measured value, which say in the field `variance` how sure it is; 0 is "unknown" there.
+_MEASURED = {
+    "sensor_msgs/msg/FluidPressure": "fluid_pressure",
+    "sensor_msgs/msg/Illuminance": "illuminance",
+    "sensor_msgs/msg/Range": "range",
+    "sensor_msgs/msg/RelativeHumidity": "relative_humidity",
+    "sensor_msgs/msg/Temperature": "temperature",
+}
 
 
 def _with_covariance(prefix: str, kind: str) -> tuple[Block, ...]:
@@ -55,7 +64,7 @@ _BLOCKS["nav_msgs/msg/Odometry"] = _with_covariance("pose", "pose") + _with_cova
 
 
 def fill(message: Any, kind: str, values: Mapping[str, float], stds: Mapping[str, float] | None) -> None:
-    """Set the covariances of a message of type `kind`.
+    """Set the covariances, or the variance, of a message of type `kind`.
 
     Args:
         values: predicted values by field path.
@@ -65,6 +74,9 @@ def fill(message: Any, kind: str, values: Mapping[str, float], stds: Mapping[str
         _fill_block(message, block, values, stds)
     if kind == "sensor_msgs/msg/NavSatFix":
         _fill_fix(message, values, stds)
+    if kind in _MEASURED and hasattr(message, "variance") and "variance" not in values:  # Humble's Range has none
+        std = (stds or {}).get(_MEASURED[kind], 0.0)
+        message.variance = min(std * std, FLOAT32_MOST)  # Range's is of 32 bits
 
 
 def _fill_block(message: Any, block: Block, values: Mapping[str, float], stds: Mapping[str, float] | None) -> None:

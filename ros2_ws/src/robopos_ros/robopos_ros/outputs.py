@@ -16,6 +16,7 @@ from robopos.errors import ServingError
 from robopos.sequences import InputStream
 from robopos.serving import Engine, Prediction, TrajectoryWriter, fits_stamp
 from robopos.stamps import NS_PER_S
+from robopos_ros.covariance import FLOAT32_MOST
 from robopos_ros.messages import labelled_array
 from robopos_ros.own_type import OwnType
 from robopos_ros.parameters import Settings
@@ -23,8 +24,6 @@ from robopos_ros.types import message_class
 
 if TYPE_CHECKING:
     from rclpy.lifecycle import LifecycleNode
-
-FLOAT32_MOST = float(np.finfo(np.float32).max)
 
 
 class Published(NamedTuple):

@@ -1,7 +1,7 @@
 """A prediction in the stream's own message type, at one horizon.
 
 A floating-point field that is not predicted is NaN, which is "not known" in these types; an integer is 0, a text is
-empty. Imu says -1 in the covariance of what it does not hold.
+empty. Imu says -1 in the covariance of what it does not hold; covariances and variances are 0 where nothing is known.
 """
 
 from __future__ import annotations
