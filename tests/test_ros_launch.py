@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import os
 import shutil
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import pytest
 import yaml
@@ -22,7 +24,7 @@ PACKAGE = ROOT / "ros2_ws" / "src" / "robopos_ros"
 pytestmark = pytest.mark.ros
 
 
-def calls(name: str, path: Path = LAUNCH) -> list[ast.Call]:
+def calls(name: str, path: Path) -> list[ast.Call]:
     """All calls of a function in a launch file."""
     tree = ast.parse(path.read_text())
     return [n for n in ast.walk(tree) if isinstance(n, ast.Call) and getattr(n.func, "id", "") == name]
@@ -32,20 +34,74 @@ def keyword(call: ast.Call, name: str) -> ast.expr:
     return next(k.value for k in call.keywords if k.arg == name)
 
 
-def launch_parameters() -> dict[str, str]:
-    """Parameters that the launch file sets, each with the argument it takes."""
-    (node,) = calls("LifecycleNode")
-    (mapping,) = [n for n in ast.walk(keyword(node, "parameters")) if isinstance(n, ast.Dict)]
-    return {key.value: value.args[0].args[0].value for key, value in zip(mapping.keys, mapping.values, strict=True)}
+class Made:
+    """Stands for any class of the launch system, which the wheels do not bring: keeps what it is made of."""
+
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        self.args, self.kwargs = args, kwargs
+
+    def perform(self, context: SimpleNamespace) -> str:
+        """As a LaunchConfiguration does."""
+        return context.launch_configurations[self.args[0]]
 
 
-def test_arguments_are_declared_and_used():
-    declared = [call.args[0].value for call in calls("DeclareLaunchArgument")]
+NAMES = {
+    "launch": ("LaunchContext", "LaunchDescription"),
+    "launch.actions": ("DeclareLaunchArgument", "OpaqueFunction"),
+    "launch.substitutions": ("LaunchConfiguration", "PathJoinSubstitution"),
+    "launch_ros": (),
+    "launch_ros.actions": ("LifecycleNode",),
+    "launch_ros.parameter_descriptions": ("ParameterValue",),
+    "launch_ros.substitutions": ("FindPackageShare",),
+}
+
+
+def load(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("a_launch_file", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """The launch file with other arguments: what it declares, and the node that it starts."""
+    for module, names in NAMES.items():
+        made = ModuleType(module)
+        for name in names:
+            setattr(made, name, type(name, (Made,), {}))
+        monkeypatch.setitem(sys.modules, module, made)
+
+    def start(**arguments: str) -> tuple[dict[str, dict[str, object]], dict[str, object]]:
+        *declared, function = load(LAUNCH).generate_launch_description().args[0]
+        options = {each.args[0]: each.kwargs for each in declared}
+        assert set(arguments) <= set(options)
+        given = {name: each.get("default_value") for name, each in options.items()} | arguments
+        (node,) = function.kwargs["function"](SimpleNamespace(launch_configurations=given))
+        return options, node.kwargs
+
+    return start
+
+
+def test_arguments_are_declared_and_explained(started):
+    declared, _ = started(bundle="b")
     expected = ["autostart", "bundle", "device", "log_level", "namespace", "params_file", "use_sim_time"]
     assert sorted(declared) == expected
-    assert {call.args[0].value for call in calls("LaunchConfiguration")} == set(declared)
-    for call in calls("DeclareLaunchArgument"):
-        assert keyword(call, "description").value
+    assert all(options["description"] for options in declared.values())
+
+
+def test_an_argument_counts_for_more_than_the_file_only_when_it_is_given(started):
+    for arguments in ({"bundle": "b"}, {"bundle": "b", "device": "cuda", "autostart": "false", "use_sim_time": "true"}):
+        _, node = started(**arguments)
+        file, values = node["parameters"]
+        assert file.args == ("params_file",)
+        assert {name: value.args[0].args[0] for name, value in values.items()} == {name: name for name in arguments}
+    assert {name: value.kwargs["value_type"] for name, value in values.items()} == {
+        "bundle": str,
+        "device": str,
+        "autostart": bool,
+        "use_sim_time": bool,
+    }
 
 
 def test_the_example_gives_the_player_and_the_node_what_they_know():
@@ -65,20 +121,17 @@ def test_the_example_gives_the_player_and_the_node_what_they_know():
     assert (str(args.log), args.rate, args.loop, args.clock, args.wait_s) == ("a.mcap", 2.0, 0, 100.0, 60.0)
     (included,) = calls("IncludeLaunchDescription", EXAMPLE)
     (given,) = [n for n in ast.walk(keyword(included, "launch_arguments")) if isinstance(n, ast.Dict)]
-    predict = [call.args[0].value for call in calls("DeclareLaunchArgument")]
+    predict = [call.args[0].value for call in calls("DeclareLaunchArgument", LAUNCH)]
     assert {key.value for key in given.keys} <= set(predict)
     assert f'"{keyword(player, "executable").value} = robopos_ros.play:main"' in (PACKAGE / "setup.py").read_text()
 
 
-def test_launch_and_parameter_file_set_every_parameter_of_the_node_once():
+def test_the_parameter_file_sets_every_parameter_but_the_bundle():
     pytest.importorskip("rclpy", reason="rclpy is not installed: the node's parameters cannot be read")
     from robopos_ros.parameters import PARAMETERS
 
-    in_launch = launch_parameters()
-    assert all(name == argument for name, argument in in_launch.items())
     in_file = yaml.safe_load(CONFIG.read_text())["/**"]["ros__parameters"]
-    assert in_launch.pop("use_sim_time")  # every node's own
-    assert sorted([*in_launch, *in_file]) == sorted(PARAMETERS)
+    assert sorted([*in_file, "bundle"]) == sorted(PARAMETERS)
     for name, value in in_file.items():
         # The file shows the defaults, with their types: ROS refuses an integer for a float.
         assert (type(value), value) == (type(PARAMETERS[name].default), PARAMETERS[name].default), name
@@ -115,13 +168,8 @@ def test_the_node_takes_the_parameter_file():
 
 def test_the_launch_files_run_where_launch_is():
     pytest.importorskip("launch_ros", reason="launch_ros is not installed: it comes with a ROS 2 installation only")
-    import importlib.util
-
     for path, entities in ((LAUNCH, 8), (EXAMPLE, 6)):
-        spec = importlib.util.spec_from_file_location("a_launch_file", path)
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        assert len(module.generate_launch_description().entities) == entities
+        assert len(load(path).generate_launch_description().entities) == entities
 
 
 def build_wheel(package: Path, out: Path) -> tuple[list[str], str]:

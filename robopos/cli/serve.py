@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 
-from robopos.cli.options import add_bundle, add_device
+from robopos.cli.options import add_bundle
 
 HELP = "serve a bundle on ROS 2"
 
@@ -16,7 +16,12 @@ HELP = "serve a bundle on ROS 2"
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     add_bundle(parser)
-    add_device(parser)
+    parser.add_argument(
+        "--device",
+        metavar="NAME",
+        help="where it computes: auto (CUDA where it is), cpu, cuda, cuda:1 (default: the parameter `device`, "
+        "which is auto where no file sets it)",
+    )
     parser.add_argument("--namespace", metavar="NS", help="namespace of the node and of its topics (default: none)")
     parser.add_argument("--params-file", metavar="FILE", help="ROS parameters, such as configs/ros/predictor.yaml")
     parser.add_argument(
@@ -55,9 +60,10 @@ def run(args: argparse.Namespace) -> None:
             if ":=" not in pair:
                 raise ConfigError(f"{option} {pair}: write NAME:=VALUE")
     # ROS reads values as YAML, of which JSON is a part: quoted, so that a folder called "1" stays text.
-    arguments = ["-p", f"bundle:={json.dumps(str(bundle))}", "-p", f"device:={json.dumps(args.device)}"]
-    if args.params_file is not None:
-        arguments = ["--params-file", args.params_file, *arguments]
+    arguments = [] if args.params_file is None else ["--params-file", args.params_file]
+    arguments += ["-p", f"bundle:={json.dumps(str(bundle))}"]
+    if args.device is not None:
+        arguments += ["-p", f"device:={json.dumps(args.device)}"]
     if args.namespace is not None:
         arguments += ["-r", f"__ns:=/{args.namespace.strip('/')}"]
     for flag, pairs in (("-p", args.param), ("-r", args.remap)):
