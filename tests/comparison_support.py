@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from robopos.comparison import Results
 from robopos.comparison.cells import Cell, Sums
 from robopos.comparison.settings import RECORDED, CellKey, StudySettings
 from robopos.sequences import SequenceSettings, StreamSettings
@@ -32,7 +33,7 @@ def sums(model: np.ndarray, hold: np.ndarray | None = None, count: float = 100.0
 
 
 def cells(
-    errors: Mapping[str, float], seeds: list[int], blocks: int = 12, noise: float = 0.02, condition: str = RECORDED
+    errors: Mapping[str, float], seeds: list[int], blocks: int = 12, noise: float = 0.02, regime: str = RECORDED
 ) -> list[Cell]:
     """A cell a scheme and seed, of mean squared error ``errors[scheme]``; blocks err alike under all schemes."""
     common = 0.2 * np.random.default_rng(0).random((blocks, COLUMNS))
@@ -40,6 +41,19 @@ def cells(
     for number, (scheme, error) in enumerate(errors.items()):
         for seed in seeds:
             own = noise * np.random.default_rng([number, seed]).standard_normal((blocks, COLUMNS))
-            found = {condition: sums(error + common + own)}
-            made.append(Cell(CellKey(scheme, RECORDED, seed), COSTS, found))
+            found = {RECORDED: sums(error + common + own)}
+            made.append(Cell(CellKey(scheme, regime, seed), COSTS, found))
     return made
+
+
+class Layout:
+    """What results ask of a layout."""
+
+    horizons_s = (0.1, 0.2)
+    target_names, target_units = ("a.x",), ("m",)
+
+
+def results(study: StudySettings, given: list[Cell], blocks: int = 12) -> Results:
+    """Of made-up cells, judged as recorded alone."""
+    facts = {"anchors": {RECORDED: 100}, "blocks": {RECORDED: blocks}, "hashes": {"no.mcap": "0"}, "notes": []}
+    return Results(study, Layout, given, facts, "")  # type: ignore[arg-type]

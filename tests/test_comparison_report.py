@@ -14,17 +14,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from comparison_support import cells, settings
+from test_comparison_study import compare, config
 
 from robopos.cli import main
-from robopos.comparison import StudySettings
 from robopos.comparison.attention import attention_over_time, recorded
-from robopos.comparison.cells import Cell
 from robopos.comparison.costs import history, order_effects
 from robopos.comparison.data import StudyData
-from robopos.comparison.settings import RECORDED, CellKey, SchemeSettings
-from robopos.comparison.table import Figures, collect
-from robopos.comparison.words import clock_pairs, gap_rivals, summary
+from robopos.comparison.settings import HALF_RATE, RECORDED
 from robopos.model import Bundle, ModelSettings, SequenceTransformer
 from robopos.sequences import TokenColumns
 
@@ -127,6 +123,15 @@ def test_no_address_leads_outside_the_page(report: Path, page: Page):
     assert "prefers-color-scheme: dark" in text
 
 
+def test_a_report_of_the_second_regime_alone(arm_log: Path, tmp_path: Path):
+    content = config(arm_log, regimes=[RECORDED, HALF_RATE], seeds=[1], max_steps=1)
+    assert compare(tmp_path, content, "--only", "trained half rate") == 0
+    text = (tmp_path / "report" / "report.md").read_text()
+    assert "\nTrained half rate and judged on" in text and "\n## Skill, trained half rate (as recorded is" in text
+    assert "trained as recorded" not in text and "2 of 4 cells are not made yet" in text
+    assert (tmp_path / "report" / "plots" / "attention.png").is_file()
+
+
 def test_every_figure_of_the_main_table_is_one_of_the_cells(page: Page, frame: pd.DataFrame):
     table = page.tables["main"]
     header, rows = table[0], table[1:]
@@ -179,88 +184,6 @@ def test_the_markdown_has_the_same_table_and_says_how_it_was_made(report: Path, 
     for name in ("forest", "error_over_drops", "error_over_horizon", "rate_shift", "traces", "attention", "positions"):
         assert f"plots/{name}.png" in text
         assert (report / "plots" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
-
-
-def told(errors: dict[str, float], blocks: int = 12, **changes: object) -> str:
-    """The first paragraph of made-up cells."""
-    schemes = list(errors)
-    study = settings(**({"schemes": schemes} | changes))
-    return summary(study, made(study, cells(errors, study.seeds, blocks)), [RECORDED], blocks)
-
-
-def made(study: StudySettings, given: list[Cell]) -> Figures:
-    class Layout:
-        horizons_s = (0.1, 0.2)
-        target_names, target_units = ("a.x",), ("m",)
-
-    return collect(study, Layout, given)  # type: ignore[arg-type]
-
-
-def test_words_say_which_is_better_and_where_no_difference_is_shown():
-    better = told({"index-rotary": 0.5, "time-rotary": 0.3})
-    assert "Against index-rotary, seed by seed: better: time-rotary (+0.1" in better
-    assert "time-rotary against index-rotary is better under as recorded" in better
-    worse = told({"index-rotary": 0.3, "time-rotary": 0.5})
-    assert "the largest mean skill has index-rotary" in worse and "worse: time-rotary (\u22120.2" in worse
-    same = told({"index-rotary": 0.3, "time-rotary": 0.301})
-    assert "no difference shown: time-rotary" in same and "shows no difference under any condition" in same
-    assert "better" not in same and "worse" not in same
-
-
-def test_words_make_no_claim_from_few_blocks():
-    few = told({"index-rotary": 0.5, "time-rotary": 0.3}, blocks=4)
-    assert "no interval: time-rotary (+0.1" in few
-    assert "time-rotary against index-rotary has no interval under any condition" in few
-    assert "Intervals need 5 blocks of time or more, so there are none" in few
-    assert "better" not in few and "worse" not in few and "no difference" not in few
-
-
-def test_words_say_what_is_not_shown():
-    usual = told({"index-rotary": 0.5, "time-rotary": 0.3})
-    assert "What this does not show: other robots" in usual and "seeds" not in usual.partition("not show")[2]
-    assert "One seed: how much trainings differ is unknown" in told(
-        {"index-rotary": 0.5, "time-rotary": 0.3}, seeds=[1]
-    )
-    unmeasured = told({"index-rotary": 0.5, "time-rotary": 0.3}, clock_measured=False)
-    assert "stamps of this log were not measured by a clock, so nothing here speaks for or against time" in unmeasured
-
-
-def test_pairs_of_clocks_and_rivals():
-    rival = SchemeSettings("index-rotary", gap_feature=True)
-    free = SchemeSettings("time-rotary", context_s=None)
-    schemes = [SchemeSettings(n) for n in ("none", "index-alibi", "index-rotary", "time-rotary")] + [rival, free]
-    assert clock_pairs(schemes) == [("time-rotary", "index-rotary")]
-    assert gap_rivals(schemes) == [
-        ("time-rotary", "index-rotary + gap"),
-        ("time-rotary, no band in s", "index-rotary + gap"),
-    ]
-
-
-def test_differences_are_paired_by_the_seeds_that_both_have():
-    study = settings()
-    given = [
-        c
-        for c in cells({"index-rotary": 0.5, "time-rotary": 0.3}, [1, 2, 3])
-        if c.key.seed != 3 or "time" in c.key.scheme
-    ]
-    figures = made(study, given)
-    apart = figures.get("skill difference", "time-rotary", RECORDED, RECORDED, against="index-rotary")
-    ours = [figures.get("skill", "time-rotary", RECORDED, RECORDED, seed=s).value for s in (1, 2)]
-    theirs = [figures.get("skill", "index-rotary", RECORDED, RECORDED, seed=s).value for s in (1, 2)]
-    assert apart.value == pytest.approx(np.mean(ours) - np.mean(theirs))
-    assert figures.get("skill", "index-rotary", RECORDED, RECORDED, seed=3) is None
-    units = figures.get(
-        "rmse difference", "time-rotary", RECORDED, RECORDED, against="index-rotary", target="a.x", horizon_s=0.1
-    )
-    assert units.value < 0 and units.shown
-
-
-def test_a_failed_cell_has_no_figures():
-    study = settings()
-    failed = Cell(CellKey("time-rotary", RECORDED, 1), error="it broke")
-    figures = made(study, [*cells({"index-rotary": 0.5}, [1]), failed])
-    assert figures.get("skill", "time-rotary", RECORDED, RECORDED) is None
-    assert "time-rotary" not in summary(study, figures, [RECORDED], 12)
 
 
 @pytest.fixture(scope="module")

@@ -33,7 +33,7 @@ def error_over_horizon(results: Results, theme: Theme) -> Any:
         axis.set_xlabel("horizon (s)")
         axis.set_ylabel(f"RMSE ({unit})" if unit else "RMSE")
         axis.set_ylim(bottom=0)
-    theme.legend(figure, axes[0])
+    theme.legend(figure)
     return figure
 
 
@@ -43,7 +43,7 @@ def error_over_drops(results: Results, theme: Theme) -> Any | None:
     names = [RECORDED, *(drop_name(share) for share in shares[1:])]
     if len(shares) < 2:
         return None
-    regimes = results.settings.regimes
+    regimes = results.regimes
     figure, axes = theme.panels(len(regimes), 3, 4.6 if len(regimes) > 1 else 7.5, 3.4)
     for axis, regime in zip(axes, regimes, strict=False):
         tops: list[float] = []
@@ -63,13 +63,13 @@ def error_over_drops(results: Results, theme: Theme) -> Any | None:
         axis.set_xlabel("share of messages lost")
         axis.set_ylabel("error / error of holding, as recorded")
         axis.set_ylim(bottom=0, top=1.15 * highest if (highest := max(tops, default=0.0)) > 0 else None)
-    theme.legend(figure, axes[0])
+    theme.legend(figure)
     return figure
 
 
 def rate_shift(results: Results, theme: Theme) -> Any | None:
     """Skill by the rate of training and of test, a panel a scheme."""
-    regimes = [r for r in (RECORDED, HALF_RATE) if r in results.settings.regimes]
+    regimes = [r for r in (RECORDED, HALF_RATE) if r in results.regimes]
     tests = [c for c in (RECORDED, HALF_NAME) if c in results.conditions]
     if not regimes or len(tests) < 2:
         return None
@@ -135,7 +135,7 @@ def traces(results: Results, theme: Theme) -> Any | None:
         unit = results.layout.target_units[target]
         axis.set_ylabel(f"{names[target]}\n({unit})" if unit else names[target], fontsize=8)
     axes[-1].set_xlabel(f"time (s); predicted {ahead_s:g} s ahead")
-    theme.legend(figure, axes[0])
+    theme.legend(figure)
     return figure
 
 
@@ -158,7 +158,7 @@ def attention(results: Results, theme: Theme) -> Any:
         axis.set_xlabel("age of the token (s)")
         axis.set_ylabel("share of attention")
         axis.set_yscale("log")
-    theme.legend(figure, axes[0])
+    theme.legend(figure)
     return figure
 
 

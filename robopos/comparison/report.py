@@ -45,7 +45,7 @@ def write_report(out: Path, results: Results) -> Path:
     for name, (looks, _) in plots.items():
         (out / PLOT_FOLDER).mkdir(exist_ok=True)
         _replace(out / PLOT_FOLDER / f"{name}.png", looks["light"])
-    words = summary(results.settings, results.figures, results.conditions, results.blocks)
+    words = summary(results)
     _replace(out / MARKDOWN, _markdown(results, words, plots).encode())
     _replace(out / PAGE, _html(results, words, plots).encode())
     return out / PAGE
@@ -89,7 +89,7 @@ def _tables(results: Results) -> dict[str, tables.Table]:
     """By id, in the order of the report; the first is the main table."""
     found: dict[str, tables.Table | None] = {"main": tables.skill_table(results, results.regime)}
     found["differences"] = tables.difference_table(results, results.regime)
-    for number, regime in enumerate(results.settings.regimes[1:]):
+    for number, regime in enumerate(results.regimes[1:]):
         found[f"main-{number}"] = tables.skill_table(results, regime)
         found[f"differences-{number}"] = tables.difference_table(results, regime)
     found["costs"] = tables.cost_table(results)
@@ -123,10 +123,10 @@ def _facts(results: Results) -> dict[str, str]:
 
 def _markdown(results: Results, words: str, plots: Plots) -> str:
     parts = [f"# {TITLE}", words]
-    named = _tables(results)
-    parts += [tables.markdown(named.pop("main")), HOW_TO_READ]
+    shown = [f"## {table.title}\n\n{tables.markdown(table)}" for table in _tables(results).values()]
+    parts += [shown[0], HOW_TO_READ]
     parts += [f"- {line}" for line in tables.notes(results)]
-    parts += [f"## {table.title}\n\n{tables.markdown(table)}" for table in named.values()]
+    parts += shown[1:]
     parts += [f"![{caption}]({PLOT_FOLDER}/{name}.png)\n\n{caption}" for name, (_, caption) in plots.items()]
     parts += ["## How it was made", "\n".join(f"- {name}: {value}" for name, value in _facts(results).items())]
     return "\n\n".join(parts) + "\n"

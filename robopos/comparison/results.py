@@ -50,9 +50,15 @@ class Results:
         return [name for name, count in self.facts["anchors"].items() if count]
 
     @property
+    def regimes(self) -> list[str]:
+        """Those that have figures, in the order of the settings."""
+        done = {cell.key.regime for cell in self.done}
+        return [regime for regime in self.settings.regimes if regime in done]
+
+    @property
     def regime(self) -> str:
-        """The first regime: what one-panel plots and the first paragraph speak of."""
-        return self.settings.regimes[0]
+        """The first that has figures: what one-panel plots and the first paragraph speak of."""
+        return next(iter(self.regimes), self.settings.regimes[0])
 
     @property
     def blocks(self) -> int:

@@ -120,25 +120,38 @@ def seed_table(results: Results) -> Table:
     """The skill of each seed as recorded."""
     seeds = results.settings.seeds
     rows = []
-    for scheme, regime in product(results.schemes, results.settings.regimes):
+    for scheme, regime in product(results.schemes, results.regimes):
         found = [results.figures.get("skill", scheme, regime, RECORDED, seed=seed) for seed in seeds]
         rows.append([f"{scheme}, trained {regime}", *(NOTHING if v is None else number(v.value) for v in found)])
     return Table("Skill of each training, as recorded", ["scheme", *(f"seed {s}" for s in seeds)], rows)
 
 
 def notes(results: Results) -> list[str]:
-    """Cells that failed, conditions that were impossible, anchors that were missing."""
+    """Cells that failed, conditions that were impossible, anchors and scores that are missing."""
     found = [f"Failed: {cell.key}: {cell.error}" for cell in results.failed]
     missing = len(results.settings.cells()) - len(results.cells)
     found += [f"{missing} of {len(results.settings.cells())} cells are not made yet."] if missing else []
     empty = [name for name, count in results.facts["anchors"].items() if not count]
     found += [f"{name}: no anchor has enough history left, so nothing is judged." for name in empty]
+    found += [f"{name}: {reason}" for name in results.conditions if (reason := _unscored(results, name))]
     skipped: dict[str, None] = {}
     for cell in results.done:
         for condition, reason in cell.skipped.items():
             if condition not in empty:
                 skipped[f"{cell.key.scheme}, {condition}: not possible: {reason}."] = None
     return found + list(skipped)
+
+
+def _unscored(results: Results, condition: str) -> str:
+    """Why a condition with anchors has no skill; "" where it has one, or no cell."""
+    get = partial(results.figures.get, regime=results.regime, condition=condition)
+    skill = get("skill", VELOCITY)
+    if skill is None or skill.value == skill.value:
+        return ""
+    counts = [get("count", "", target=target, horizon_s=h) for target, _, h in _columns(results)]
+    if any(count is not None and count.value for count in counts):
+        return "no skill: holding the last value makes no error."
+    return "nothing is scored: at no anchor are a target's last value and its truth known."
 
 
 def markdown(table: Table) -> str:

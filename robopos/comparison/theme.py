@@ -46,12 +46,18 @@ class Theme:
             axis.axis("off")
         return figure, axes[:count]
 
-    def legend(self, figure: Any, axis: Any) -> None:
-        """One legend for all panels, below them."""
-        handles, labels = axis.get_legend_handles_labels()
+    def legend(self, figure: Any) -> None:
+        """One legend for all panels, below them; none where nothing was drawn."""
+        handles: dict[str, Any] = {}
+        for axis in figure.axes:
+            for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
+                handles.setdefault(label, handle)
+        if not handles:
+            return
         # About so many letters stand beside each other at this size.
-        columns = max(1, int(figure.get_figwidth() * 11) // (6 + max(map(len, labels))))
-        figure.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize=8, frameon=False)
+        columns = max(1, int(figure.get_figwidth() * 11) // (6 + max(map(len, handles))))
+        loc = "outside lower center"
+        figure.legend(handles.values(), list(handles), loc=loc, ncols=columns, fontsize=8, frameon=False)
 
     def is_light_cell(self, value: float, low: float, high: float) -> bool:
         """Whether black is read better than white on a cell of a picture."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from robopos.comparison.settings import HALF_RATE, RECORDED, SchemeSettings, StudySettings
+from robopos.comparison.results import Results
+from robopos.comparison.settings import HALF_RATE, RECORDED, SchemeSettings
 from robopos.comparison.statistics import FEWEST_BLOCKS, Interval
 from robopos.comparison.table import ALL_SEEDS, Figures
 
@@ -66,20 +67,35 @@ def comparison(
     return better, worse, neither
 
 
-def summary(settings: StudySettings, figures: Figures, conditions: Sequence[str], blocks: int) -> str:
+def summary(results: Results) -> str:
     """The first paragraph."""
-    regime = settings.regimes[0]
+    settings, figures, regime = results.settings, results.figures, results.regime
     schemes = [s for s in settings.variants if figures.get("skill", s.name, regime, RECORDED)]
     if not schemes:
         return "No cell is done: nothing is shown."
-    sentences = _ranking(settings, figures, schemes, regime)
+    if settings.clock_measured:
+        sentences = _ranking(results, schemes) + _clocks(results, schemes)
+    else:
+        reference = _from_stamps(settings.variant(settings.reference_name))
+        alike = [scheme for scheme in schemes if _from_stamps(scheme) == reference]
+        sentences = _ranking(results, alike) if len(alike) > 1 else []
+    return " ".join(sentences + _limits(results))
+
+
+def _from_stamps(scheme: SchemeSettings) -> tuple[bool, bool, object]:
+    """What a scheme takes from the stamps: between two that differ in it, unmeasured stamps decide nothing."""
+    return "time-" in scheme.positions, scheme.gap_feature, scheme.context_s
+
+
+def _clocks(results: Results, schemes: Sequence[SchemeSettings]) -> list[str]:
+    figures, regime, sentences = results.figures, results.regime, []
     for title, pairs in (
         ("The same scheme on two clocks", clock_pairs(schemes)),
         ("Against the index with the gap between messages as an input", gap_rivals(schemes)),
     ):
-        told = [_pair(figures, conditions, regime, *pair) for pair in pairs]
+        told = [_pair(figures, results.conditions, regime, *pair) for pair in pairs]
         sentences += [f"{title}: " + "; ".join(told) + "."] if told else []
-    if HALF_RATE in settings.regimes and regime != HALF_RATE:
+    if HALF_RATE in results.regimes and regime != HALF_RATE:
         told = [
             f"{ours} against {theirs} {_verdict(apart)}"
             for ours, theirs in clock_pairs(schemes) + gap_rivals(schemes)
@@ -87,14 +103,19 @@ def summary(settings: StudySettings, figures: Figures, conditions: Sequence[str]
         ]
         if told:
             sentences.append("Trained at half the rate and judged at the full one: " + "; ".join(told) + ".")
-    return " ".join(sentences + _limits(settings, figures, blocks))
+    return sentences
 
 
-def _ranking(settings: StudySettings, figures: Figures, schemes: Sequence[SchemeSettings], regime: str) -> list[str]:
+def _ranking(results: Results, schemes: Sequence[SchemeSettings]) -> list[str]:
+    figures, regime, settings = results.figures, results.regime, results.settings
+    where = "On the log as recorded" if regime == RECORDED else f"Trained {regime} and judged on the log as recorded"
     skills = {s.name: figures.get("skill", s.name, regime, RECORDED) for s in schemes}
-    known = {name: value for name, value in skills.items() if value is not None}
+    known = {name: value for name, value in skills.items() if value is not None and value.value == value.value}
+    if not known:
+        return [f"{where}, no scheme has a skill."]
     best = max(known, key=lambda name: known[name].value)
-    sentences = [f"On the log as recorded, the largest mean skill has {best}: {with_interval(known[best])}."]
+    of = "" if settings.clock_measured else " of those that take the same from the stamps"
+    sentences = [f"{where}, the largest mean skill{of} has {best}: {with_interval(known[best])}."]
     reference = settings.reference_name
     if reference not in known or len(known) == 1:
         return sentences
@@ -106,7 +127,7 @@ def _ranking(settings: StudySettings, figures: Figures, schemes: Sequence[Scheme
             word = sign if apart.shown else "no difference shown" if apart.open else "no interval"
             groups[word].append(f"{name} ({with_interval(apart, plus=True)})")
     told = [f"{word}: {', '.join(names)}" for word, names in groups.items() if names]
-    return [*sentences, f"Against {reference}, seed by seed: {'; '.join(told)}."]
+    return [*sentences, f"Against {reference}, seed by seed: {'; '.join(told)}."] if told else sentences
 
 
 def _pair(figures: Figures, conditions: Sequence[str], regime: str, ours: str, theirs: str) -> str:
@@ -125,12 +146,13 @@ def _verdict(apart: Interval) -> str:
     return f"{word} ({with_interval(apart, plus=True)})"
 
 
-def _limits(settings: StudySettings, figures: Figures, blocks: int) -> list[str]:
-    frame = figures.frame
+def _limits(results: Results) -> list[str]:
+    settings, frame, blocks = results.settings, results.figures.frame, results.blocks
     seeds = int(frame[(frame["quantity"] == "skill") & (frame["seed"] != ALL_SEEDS)]["seed"].nunique())
     intervals = frame[(frame["quantity"] == "skill difference") & frame["low"].notna()]
+    logs = "this one" if len(results.facts["hashes"]) == 1 else "these"
     limits = [
-        f"What this does not show: other robots, other logs than {'this one' if len(settings.logs) == 1 else 'these'}, "
+        f"What this does not show: other robots, other logs than {logs}, "
         f"other budgets than {settings.max_steps} steps, or larger networks; the test split has {blocks} blocks of "
         f"{settings.block_s:g} s, and conditions made on a computer are no real faults."
     ]
