@@ -12,7 +12,7 @@ from conftest import arm_messages
 
 from robopos.cli import main
 from robopos.errors import LogError
-from robopos.logs import LogMessage, inspect_log, write_log
+from robopos.logs import LogMessage, RawMessage, inspect_log, iter_messages, write_log
 from robopos.logs.audit import audit
 from robopos.logs.draft import draft_config
 from robopos.logs.plot import audit_figure
@@ -82,6 +82,46 @@ def test_the_report_of_a_log(odd_log: Path) -> None:
     assert topics["/bare"].clock == "log" and topics["/bare"].header_offset is None
     assert (image.fields, image.note, image.count) == (0, "only listed", 3)
     assert (a.layouts, a.fields, a.channels) == (1, 6, 1)
+
+
+def test_fields_and_missing_numbers_are_those_of_all_messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first message is empty, a joint comes later, nobody sends an effort."""
+    kind = "sensor_msgs/msg/JointState"
+    steps = [([], [])] + [(["a"], [1.0])] * 50 + [(["a", "b"], [1.0, np.nan])] * 25 + [(["b"], [2.0])] * 24
+    messages = [
+        LogMessage("/j", kind, 10_000 * MS + i, {"name": names, "position": values})
+        for i, (names, values) in enumerate(steps)
+    ]
+    path = write_log(tmp_path / "a.mcap", messages)
+    for numbers in (1 << 23, 64):  # all at once, and a few messages at a time
+        monkeypatch.setattr("robopos.logs.audit._NUMBERS", numbers)
+        (topic,) = inspect_log(path).topics
+        assert (topic.count, topic.fields, topic.undecoded, topic.layouts) == (100, 2, 0, 4)
+        assert topic.nan_share == pytest.approx((1 + 24 + 51 + 25) / 200)
+    empty = write_log(tmp_path / "b.mcap", [item._replace(message={}) for item in messages])
+    (topic,) = inspect_log(empty).topics
+    assert (topic.fields, topic.nan_share) == (0, None)
+
+
+def test_a_topic_of_two_types_or_definitions_is_told(tmp_path: Path) -> None:
+    kinds = ("std_msgs/msg/Float64", "std_msgs/msg/Float32")
+    copies = [
+        *write_and_copy(tmp_path / "a.mcap", LogMessage("/x", kinds[0], 1, {"data": 1.0})),
+        *write_and_copy(tmp_path / "b.mcap", LogMessage("/x", kinds[1], 2, {"data": 1.0})),
+        *write_and_copy(tmp_path / "c.mcap", LogMessage("/y", "a/msg/B", 3, {"x": 1.0}, schema="float64 x\n")),
+        *write_and_copy(tmp_path / "d.mcap", LogMessage("/y", "a/msg/B", 4, {"y": 1.0}, schema="float64 y\n")),
+        *write_and_copy(tmp_path / "e.mcap", LogMessage("/z", "a/msg/B", 5, {"x": 1.0}, schema="float64 x\n")),
+        *write_and_copy(tmp_path / "f.mcap", LogMessage("/z", "a/msg/B", 6, {"x": 1.0}, schema="float64 x  # m\n")),
+    ]
+    x, y, z = inspect_log(write_log(tmp_path / "log.mcap", copies)).topics
+    assert (x.count, x.channels, x.fields, x.undecoded) == (2, 2, 0, 0)
+    assert x.note == f"carries both {kinds[0]} and {kinds[1]}"
+    assert (y.fields, y.note) == (0, "carries two different definitions of a/msg/B")
+    assert (z.count, z.fields, z.note) == (2, 1, "")
+
+
+def write_and_copy(path: Path, message: LogMessage) -> list[RawMessage]:
+    return list(iter_messages(write_log(path, [message])))
 
 
 def test_the_command_prints_a_table_json_and_a_plot(odd_log: Path, capsys: pytest.CaptureFixture[str]) -> None:

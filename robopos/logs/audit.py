@@ -9,7 +9,7 @@ import numpy as np
 
 from robopos.arrays import Floats, Ints
 from robopos.errors import LogError
-from robopos.logs.columns import Columns, decode_block, decode_times
+from robopos.logs.columns import Columns, Tally, decode_block, decode_times
 from robopos.logs.decoder import Decoder, schema_encoding
 from robopos.logs.fields import numeric_paths
 from robopos.logs.paths import PathLike
@@ -17,6 +17,8 @@ from robopos.logs.report import LogReport, TopicReport, lateness, offset_of, ste
 from robopos.logs.schema import MessageType, parse_schema
 from robopos.logs.source import Part, Source, schema_of
 from robopos.logs.template import has_header
+
+_NUMBERS = 1 << 23  # decoded at once
 
 
 @dataclass
@@ -34,9 +36,11 @@ class Audit:
     log: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     publish: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     order: Ints = field(default_factory=lambda: np.empty(0, np.int64))
-    numbers: int = 0
-    nans: int = 0
+    schema: str = ""
+    decoded: int = 0
     undecoded: int = 0
+    found: list[dict[str, None]] = field(default_factory=list)  # for each path, the names that messages hold
+    there: dict[str, int] = field(default_factory=dict)  # numbers that are not NaN, by name
     parts: list[Columns] = field(default_factory=list)
 
     @property
@@ -48,6 +52,49 @@ class Audit:
     def time(self) -> Ints:
         """Header stamps where they are there and not zero, else log times."""
         return np.where(self.stamp != 0, self.stamp, self.log) if self.has_header else self.log
+
+    @property
+    def nan_share(self) -> float | None:
+        """Share of NaN and of what is missing, over the names that some message holds."""
+        names = {name for column in self.found for name in column}
+        numbers = self.decoded * len(names)
+        return 1 - sum(self.there.get(name, 0) for name in names) / numbers if numbers else None
+
+    def widen(self, found: list[dict[str, None]]) -> bool:
+        """Whether messages held names that the decoder lacks; it has them now."""
+        if self.decoder is None or not self.decoder.named:
+            return False
+        self.found = self.found or [{} for _ in found]
+        for column, more in zip(self.found, found, strict=True):
+            column.update(more)
+        try:
+            return self.decoder.widen([tuple(column) for column in self.found])
+        except LogError:  # more than a stream may have: those that came first are told
+            return False
+
+    def put(self, columns: Columns, tally: Tally) -> None:
+        """Take in the times and the counts of some messages."""
+        self.undecoded += tally.broken
+        self.decoded += int(np.count_nonzero(columns.kept))
+        if self.decoder is not None and self.decoder.named:
+            there = np.count_nonzero(~np.isnan(columns.values[columns.kept]), axis=0)
+            for name, count in zip(self.decoder.names, there.tolist(), strict=True):
+                self.there[name] = self.there.get(name, 0) + count
+        columns.stamp[~columns.kept] = 0
+        columns.values = np.empty((0, 0))
+        self.parts.append(columns)
+
+    def join(self, type: str, schema: str, encoding: str) -> None:
+        """One more channel of the topic; of another type, neither is read, as `read_log` has it."""
+        self.channels += 1
+        if (type, encoding, schema) == (self.type, self.encoding, self.schema):
+            return
+        if (type, encoding) != (self.type, self.encoding):
+            self.decoder, self.note = None, f"carries both {self.type or 'no schema'} and {type or 'no schema'}"
+        elif self.decoder is not None:
+            other = _open(self.topic, type, schema, encoding)
+            if other.decoder is None or not other.decoder.same_type(self.decoder):
+                self.decoder, self.note = None, f"carries two different definitions of {self.type}"
 
 
 def inspect_log(paths: PathLike | Iterable[PathLike]) -> LogReport:
@@ -78,7 +125,8 @@ def audit(
             name, text = schema_of(container, channel)
             if channel.topic not in audits:
                 audits[channel.topic] = _open(channel.topic, name, text, channel.encoding)
-            audits[channel.topic].channels += 1
+                audits[channel.topic].schema = text
+            audits[channel.topic].join(name, text, channel.encoding)
             of_channel[id(container), channel.id] = audits[channel.topic]
     for part in source.parts:
         if progress is not None:
@@ -131,23 +179,25 @@ def _read(one: Audit, part: Part, opened: memoryview, number: int) -> None:
     offsets = part.container.offsets(part.block, number)
     block = part.block._replace(number=part.number)
     decoder = one.decoder
-    columns = Columns.empty(len(offsets), 0)
-    columns.stamp[:] = 0
     if decoder is None:
+        columns = Columns.empty(len(offsets), 0)
+        columns.stamp[:] = 0
         decode_times(opened, offsets, number, columns)
         columns.order = (block.number << 40) + offsets
-    else:
-        if not decoder.named:
-            _name(decoder, opened, offsets)
-        columns = Columns.empty(len(offsets), len(decoder.names) if decoder.named else 0)
-        tally = decode_block(decoder, opened, block, offsets, number, columns, 0)
-        one.undecoded += tally.broken
-        values = columns.values[columns.kept]
-        one.numbers += values.size
-        one.nans += int(np.isnan(values).sum())
-        columns.stamp[~columns.kept] = 0
-    columns.values = np.empty((0, 0))
-    one.parts.append(columns)
+        one.parts.append(columns)
+        return
+    if not decoder.named:
+        _name(decoder, opened, offsets)
+    begin = 0
+    while begin < len(offsets):
+        width = len(decoder.names) if decoder.named else 0
+        some = offsets[begin : begin + max(1, _NUMBERS // max(width, 1))]
+        columns = Columns.empty(len(some), width)
+        tally = decode_block(decoder, opened, block, some, number, columns, 0)
+        if one.widen(tally.found):
+            continue  # once more, with the names that came later
+        one.put(columns, tally)
+        begin += len(some)
 
 
 def _name(decoder: Decoder, opened: memoryview, offsets: Ints) -> None:
@@ -169,7 +219,9 @@ def _close(one: Audit) -> None:
         one.stamp = np.concatenate([part.stamp for part in one.parts])[arrival]
         one.publish = np.concatenate([part.publish for part in one.parts])[arrival]
         one.parts = []
-    if one.decoder is not None and one.decoder.named:
+    if one.decoded:
+        one.fields = len({name for column in one.found for name in column})
+    elif one.decoder is not None and one.decoder.named:
         one.fields = len(one.decoder.names)
 
 
@@ -223,7 +275,7 @@ def _topic(one: Audit, late: Floats | None) -> TopicReport:
         late_share=None if late is None else float(np.count_nonzero(late)) / len(late),
         latest_s=None if late is None else float(late.max()),
         layouts=0 if one.decoder is None else one.decoder.layouts,
-        nan_share=one.nans / one.numbers if one.numbers else None,
+        nan_share=one.nan_share,
         undecoded=one.undecoded,
         note=one.note,
     )

@@ -54,6 +54,7 @@ class Decoder:
         self.ros1 = encoding == "ros1"
         self.layouts = 0
         self._templates: list[Template] = []
+        self._counted: list[tuple[tuple[int, bytes], ...]] = []
         self._message: MessageType | None = None
         self._parse: Parse | None = None
         self._stamped = False
@@ -94,6 +95,15 @@ class Decoder:
         names = tuple(dict.fromkeys(name for part in parts for name in part))
         check_columns(self.type or "the message", len(names))
         return names
+
+    def widen(self, found: Sequence[Sequence[str]]) -> bool:
+        """Take in the names that later messages held (see `expand`); whether there are new ones. Not among threads."""
+        names = self.expand(found)
+        if set(names) <= set(self.names):
+            return False
+        self._names = names
+        self._counted, self._templates = [template.checks for template in self._templates], []
+        return True
 
     @property
     def named(self) -> bool:
@@ -174,7 +184,7 @@ class Decoder:
             found = compile_template(self._message, self.fields, (), data, self.ros1).found
             self._names = self.expand(found)
         template = compile_template(self._message, self.fields, self._names, data, self.ros1)
-        self.layouts += 1
+        self.layouts += template.checks not in self._counted
         # A new list, so that threads that read the old one are not disturbed.
         self._templates = [template, *kept[: _KEPT - 1]]
         return template

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from robopos.errors import LogError
 from robopos.logs.columns import Columns, Tally
 from robopos.logs.decoder import Decoder
@@ -27,20 +25,20 @@ class Reading:
         self.topic, self.encoding = channel.topic, channel.encoding
         if not self.type and self.encoding != "json":
             raise LogError(f"{self.where}: no schema is declared for it, so its fields are unknown")
-        self.decoder = self._decoder(self.schema, spec.fields)
+        self.decoder = self._decoder(self.schema)
         for other_container, other in held[1:]:
             other_type, other_schema = schema_of(other_container, other)
             if other_type != self.type or other.encoding != self.encoding:
                 raise LogError(f"{self.where} carries both {self.type} and {other_type or 'no schema'}")
-            if other_schema != self.schema and not self._decoder(other_schema, spec.fields).same_type(self.decoder):
+            if other_schema != self.schema and not self._decoder(other_schema).same_type(self.decoder):
                 raise LogError(f"{self.where} carries two different definitions of {self.type}")
         self.ids = {(id(item), one.id) for item, one in held}
         self.columns = Columns.empty(0, 0)
         self.tallies: list[Tally] = []
 
-    def _decoder(self, schema: str, fields: Iterable[str]) -> Decoder:
+    def _decoder(self, schema: str) -> Decoder:
         try:
-            return Decoder(self.type, schema, tuple(fields), self.encoding)
+            return Decoder(self.type, schema, self.spec.fields, self.encoding)
         except LogError as error:
             raise LogError(f"{self.where}: {error}") from None
 
@@ -63,13 +61,9 @@ class Reading:
         return list(dict.fromkeys(name for tally in self.tallies for name in tally.held))
 
     def expand_by_names(self) -> bool:
-        """Whether blocks held names that the columns lack; then the decoder has them all now."""
+        """Whether blocks held names that the columns lack; the decoder has them all now."""
         found: list[dict[str, None]] = [{} for _ in self.spec.fields]
         for tally in self.tallies:
             for column, more in zip(found, tally.found, strict=True):
                 column.update(more)
-        names = self.decoder.expand([tuple(column) for column in found])
-        if set(names) <= set(self.decoder.names):
-            return False
-        self.decoder = self._decoder(self.schema, names)
-        return True
+        return self.decoder.widen([tuple(column) for column in found])
