@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -12,15 +13,16 @@ import numpy as np
 
 from robopos.errors import LogError
 from robopos.logs.audit import inspect_log
-from robopos.logs.decoder import Decoder
+from robopos.logs.decode import decode
 from robopos.logs.finish import MAX_CLOCK_OFFSET_NS
 from robopos.logs.log import Stream
 from robopos.logs.paths import PathLike, separate_logs
 from robopos.logs.read import read_log
+from robopos.logs.reading import Reading
 from robopos.logs.records import StreamSpec, topic_key
 from robopos.logs.report import LogReport, TopicReport
 from robopos.logs.schema import short_name
-from robopos.logs.source import iter_messages
+from robopos.logs.source import Source
 
 # Fields that say how a robot moves, by type; the first are the better targets.
 _FIELDS: dict[str, tuple[str, ...]] = {
@@ -49,7 +51,7 @@ _FIELDS: dict[str, tuple[str, ...]] = {
 _UNBOUNDED = ("pose.pose.position", "pose.position", "latitude", "longitude", "altitude", "point")
 _TURNS = 4 * math.pi  # a joint that went further, in rad, turns without end
 # Texts that YAML takes for something else.
-_WORDS = frozenset({"null", "true", "false", "yes", "no", "on", "off"})
+_WORDS = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "n"})
 _NICE_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
 _FEWEST = 100  # messages of a topic
 _MOST_BACKWARD = 0.01  # of a topic's stamps below the one before; more is no clock to go by
@@ -63,6 +65,7 @@ class _Chosen(NamedTuple):
     left_out: list[str]  # of the type's fields, or their columns
     unbounded: list[str]
     targets: list[str]
+    damaged: bool
 
 
 class _Times(NamedTuple):
@@ -99,32 +102,34 @@ def _choose(path: Path, report: LogReport) -> list[_Chosen]:
     ]
     fitting.sort(key=lambda topic: (order.index(short_name(topic.type)), _is_command(topic.topic), topic.topic))
     chosen: list[_Chosen] = []
+    refused: list[str] = []
     room = _MOST_TARGETS
+    source = Source(path)
     for topic in fitting:
         fields = _FIELDS[short_name(topic.type)]
-        present = _present(path, topic, fields)
-        if not present:
+        try:
+            stream, damaged = _read(source, topic.topic, fields)
+        except LogError as error:  # two types on one topic, say
+            refused.append(str(error))
             continue
-        stream = read_log(path, {"s": StreamSpec(topic.topic, present)}, clock="log", on_damage="skip", cache=False)[
-            "s"
-        ]
-        kept = [path for field in present for path in _moving(stream, field)]
+        kept = [path for field in fields if _width(stream, field) for path in _moving(stream, field)]
         if not kept:
             continue
         left_out = [path for field in fields for path in _left_out(stream, field, kept)]
         unbounded = [item for field in kept for item in _unbounded(stream, field)]
         targets = _targets(stream, [field for field in kept if field not in unbounded], room)
         room -= sum(_width(stream, field) for field in targets)
-        chosen.append(_Chosen(topic, _name(topic.topic, chosen), kept, left_out, unbounded, targets))
+        chosen.append(_Chosen(topic, _name(topic.topic, chosen), kept, left_out, unbounded, targets, damaged))
     if chosen and not any(item.targets for item in chosen):
         # Only positions without a bound: they are what there is to predict.
         chosen[0] = chosen[0]._replace(targets=chosen[0].unbounded[:1])
     if not chosen:
         there = ", ".join(sorted({short_name(topic.type) for topic in report.topics})) or "none"
+        reasons = [f" ({reason})" for reason in (*refused, *report.damage)]
         raise LogError(
             f"{path}: no topic of a type that the draft knows has {_FEWEST} messages or more with numbers that change; "
             f"the types there are {there}, the draft knows {', '.join(sorted(_FIELDS))}: name topic and fields of any "
-            "other numeric type in a configuration of your own"
+            f"other numeric type in a configuration of your own{''.join(reasons[:1])}"
         )
     return chosen
 
@@ -156,15 +161,15 @@ def _targets(stream: Stream, fields: Sequence[str], room: int) -> list[str]:
     return [field for field in fields[:2] if field == fields[0] or (field in stream.names and room > 1)]
 
 
-def _present(path: Path, topic: TopicReport, fields: Sequence[str]) -> list[str]:
-    """The fields that hold something in the first message of the topic (an effort may be empty)."""
-    message = next(iter_messages(path, [topic.topic]))
-    found = []
-    for field in fields:
-        decoder = Decoder(message.type, message.schema, [field], message.encoding)
-        if np.isfinite(decoder.decode(message.data).values).any():
-            found.append(field)
-    return found
+def _read(source: Source, topic: str, fields: Sequence[str]) -> tuple[Stream, bool]:
+    """The columns of those fields that some message holds (an effort may be empty in all); whether damage took some."""
+    reading = Reading("s", StreamSpec(topic, fields), source)
+    damages = decode([reading], "skip", None)
+    held = [field for place, field in enumerate(fields) if any(tally.found[place] for tally in reading.tallies)]
+    if not held:
+        raise LogError(f"{reading.where}: no message has {', '.join(fields)}")
+    log = read_log(source.paths, {"s": StreamSpec(topic, held)}, clock="log", on_damage="skip", cache=False)
+    return log["s"], bool(damages or any(container.damages for container in source.containers))
 
 
 def _below(name: str, field: str) -> bool:
@@ -195,8 +200,13 @@ def _left_out(stream: Stream, field: str, kept: Sequence[str]) -> list[str]:
 
 
 def _name(topic: str, chosen: Sequence[_Chosen]) -> str:
-    name = "".join(letter if letter.isalnum() else "_" for letter in topic_key(topic)).strip("_").lower() or "stream"
-    return name if all(item.name != name for item in chosen) else f"{name}_{len(chosen)}"
+    """A name for the stream that a ROS topic may carry, as that of its predictions does."""
+    name = re.sub("[^A-Za-z0-9]+", "_", topic_key(topic)).strip("_").lower()
+    if not name[:1].isalpha():
+        name = f"stream_{name}".rstrip("_")
+    taken = {item.name for item in chosen}
+    further = (f"{name}_{number}" for number in range(2, len(taken) + 2))
+    return next(one for one in (name, *further) if one not in taken)
 
 
 def _times(chosen: Sequence[_Chosen]) -> _Times:
@@ -255,6 +265,11 @@ def _text(logs: Sequence[Path], chosen: Sequence[_Chosen], times: _Times, clock:
         "data:",
         "  logs:",
         *[f"    - {_quoted(str(path))}" for path in logs],
+        *(
+            [f"  on_damage: skip  # {logs[0].name} is damaged (`robopos inspect` tells where): the rest of it is read"]
+            if any(item.damaged for item in chosen)
+            else []
+        ),
         "  sequence:",
         f"    clock: {clock}  # {reason}",
         "    # A silence of all streams that long, or a step of the clock, starts a new segment.",
@@ -265,7 +280,7 @@ def _text(logs: Sequence[Path], chosen: Sequence[_Chosen], times: _Times, clock:
     for item in chosen:
         step = f"{_step_s(item) * 1e3:.3g} ms" if _step_s(item) else "bursts"
         lines += [
-            f"      {item.name}:  # {item.topic.type}, {item.topic.rate_hz:.3g} Hz, median step {step}",
+            f"      {_quoted(item.name)}:  # {item.topic.type}, {item.topic.rate_hz:.3g} Hz, median step {step}",
             f"        topic: {_quoted(item.topic.topic)}",
             f"        fields: [{', '.join(map(_quoted, item.fields))}]",
             *([f"        # Left out, empty or without change: {', '.join(item.left_out)}."] if item.left_out else []),
@@ -277,7 +292,7 @@ def _text(logs: Sequence[Path], chosen: Sequence[_Chosen], times: _Times, clock:
                 f"        transform: {{{', '.join(f'{_quoted(field)}: difference' for field in item.unbounded)}}}",
             ]
     lines += ["    targets:"]
-    lines += [f"      {item.name}: [{', '.join(map(_quoted, item.targets))}]" for item in targeted]
+    lines += [f"      {_quoted(item.name)}: [{', '.join(map(_quoted, item.targets))}]" for item in targeted]
     lines += [
         f"    # From 3 steps of {targeted[0].name} ({times.period_s * 1e3:.3g} ms) on.",
         f"    horizons_s: [{', '.join(f'{value:g}' for value in horizons_s)}]",
