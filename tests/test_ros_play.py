@@ -31,6 +31,19 @@ def log(tmp_path_factory) -> Path:
     return ros_support.make_log(tmp_path_factory.mktemp("log") / "robot.mcap", 200)
 
 
+@pytest.fixture
+def here(monkeypatch):
+    """`robopos play` in this process; its exit code."""
+    from robopos_ros import play
+
+    for name, value in private_environment(free_domain()).items():
+        monkeypatch.setenv(name, value)
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    yield lambda *arguments: play.main([str(argument) for argument in arguments])
+    for number, handler in zip((signal.SIGINT, signal.SIGTERM), handlers, strict=True):
+        signal.signal(number, handler)
+
+
 @contextmanager
 def playing(domain_id: int, *arguments: str | Path) -> Iterator[subprocess.Popen]:
     command = [sys.executable, "-m", "robopos", "play", *map(str, arguments)]
@@ -75,25 +88,73 @@ def test_bytes_order_and_clock_are_the_logs(log, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--rate", "0"], "--rate is 0, must be > 0"),
-        (["--loop", "-1"], "--loop is -1, must be >= 0 (0 plays without end)"),
-        (["--clock", "-5"], "--clock is -5, must be > 0 Hz"),
+        (["--rate", "0"], "--rate is 0, must be >= 0.001"),
+        (["--loop", "-1"], "--loop is -1, must be >= 0"),
+        (["--clock", "-5"], "--clock is -5, must be >= 0.001"),
+        (["--last-s", "nan"], "--last-s is nan, must be >= 0"),
+        (["--wait-s", "nan"], "--wait-s is nan, must be >= 0"),
+        (
+            ["--namespace", "bad name"],
+            "--namespace is 'bad name': no name in ROS 2 "
+            "(topic name must not contain characters other than alphanumerics, '_', or '/')",
+        ),
         (["--lock-step", "--rate", "2"], "--lock-step goes as fast as the answers come: leave out --rate"),
         (["--topics", "imu"], "{log}: no message to play"),
     ],
 )
-def test_what_makes_no_sense_is_one_line(log, arguments, said, capsys, monkeypatch):
-    from robopos_ros import play
-
-    for name, value in private_environment(free_domain()).items():
-        monkeypatch.setenv(name, value)
-    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    try:
-        assert play.main([str(log), *arguments]) == 1
-    finally:
-        for number, handler in zip((signal.SIGINT, signal.SIGTERM), handlers, strict=True):
-            signal.signal(number, handler)
+def test_what_makes_no_sense_is_one_line(log, arguments, said, here, capsys):
+    assert here(log, *arguments) == 1
     assert capsys.readouterr().err == f"robopos play: {said.format(log=log)}\n"
+
+
+@pytest.mark.parametrize("domain", ["abc", "233", "-1", "5x"])
+def test_a_domain_that_is_none_is_one_line(log, domain, here, capsys, monkeypatch):
+    from robopos_ros import __main__ as node
+
+    monkeypatch.setenv("ROS_DOMAIN_ID", domain)
+    said = f"ROS_DOMAIN_ID is '{domain}', must be a whole number from 0 to 232, or not set\n"
+    assert here(log) == 1
+    assert capsys.readouterr().err == f"robopos play: {said}"
+    assert node.main([]) == 1
+    assert capsys.readouterr().err == f"robopos_ros: {said}"
+
+
+def test_a_log_whose_time_no_stamp_holds_gives_no_clock(tmp_path, here, capsys):
+    message = LogMessage("a", "std_msgs/msg/Float64", 2**31 * 10**9, {"data": 0.0})
+    log = write_log(tmp_path / "late.mcap", [message])
+    assert here(log, "--clock") == 1
+    said = "robopos play: --clock: the time 2147483648000000000 ns does not fit the 32-bit seconds of a ROS 2 stamp\n"
+    assert capsys.readouterr().err == said
+
+
+def test_topics_that_cannot_be_played_are_named(log, tmp_path, here, capsys):
+    odd = write_log(
+        tmp_path / "odd.mcap",
+        [
+            LogMessage(m.topic.replace("range", "range-data"), m.type, m.log_time_ns, m.data, schema=m.schema)
+            for m in list(iter_messages(log))[:8]
+        ],
+    )
+    assert here(odd, "--rate", "100", "--wait-s", "0", "--topics", "/nope", "/range-data", "odometry") == 0
+    told = capsys.readouterr()
+    assert told.out.startswith("6 messages on 1 topics, 1 times round; ")
+    first, second, _ = told.err.splitlines()
+    assert first.startswith("robopos play: left out: range-data: no name in ROS 2 (topic name must not contain")
+    assert second == "robopos play: left out: /nope: the log has no message of it"
+
+
+def test_lock_step_says_once_what_it_waits_for(log, here, capsys, monkeypatch):
+    from robopos_ros import player
+
+    monkeypatch.setattr(player, "UNANSWERED_S", 0.2)
+    assert here(log, "--lock-step", "--patience-s", "0.05", "--wait-s", "0", "--last-s", "0.5") == 0
+    told = capsys.readouterr()
+    said = "no answer for 0.2 s: nobody publishes a JointTrajectory below /predictor/prediction: is the node active"
+    assert told.err.count(said) == 1
+    assert told.out.endswith("; 0 answered, 11 not\n")
+    with player.Player([], "", None, "/predictor/prediction") as silent:
+        silent._answer_topics["/predictor/prediction/base"] = None
+        assert "without --clock the node may take the log's stamps for past" in silent._waited_for()
 
 
 def test_a_node_on_simulated_time(log, tmp_path):

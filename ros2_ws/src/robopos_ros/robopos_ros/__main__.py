@@ -22,12 +22,18 @@ def main(args: list[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 1
+    from robopos.errors import ServingError
     from robopos_ros.node import Predictor
+    from robopos_ros.process import check_domain
     from robopos_ros.spin import spin
 
     try:
+        check_domain()
         rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
         node = Predictor()
+    except ServingError as error:
+        print(f"robopos_ros: {error}", file=sys.stderr)
+        return 1
     except (ParameterException, RuntimeError) as error:  # RuntimeError: rcl could not read its arguments
         print(f"robopos_ros: {type(error).__name__}: {' '.join(str(error).split())}", file=sys.stderr)
         rclpy.try_shutdown()

@@ -15,7 +15,10 @@ from pathlib import Path
 
 from robopos.errors import RoboposError, ServingError
 from robopos.logs import iter_messages
+from robopos_ros.process import check_domain
 from robopos_ros.signals import stop_on_signals
+
+LEAST = {"rate": 0.001, "loop": 0, "last_s": 0, "clock": 0.001, "patience_s": 0.001, "wait_s": 0}
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -64,13 +67,10 @@ def build_parser() -> argparse.ArgumentParser:
 
 def check(args: argparse.Namespace) -> None:
     """Raises ServingError for options that make no sense."""
-    for name in ("rate", "patience_s"):
-        if not getattr(args, name) > 0:
-            raise ServingError(f"--{name.replace('_', '-')} is {getattr(args, name):g}, must be > 0")
-    if args.loop < 0:
-        raise ServingError(f"--loop is {args.loop}, must be >= 0 (0 plays without end)")
-    if args.clock is not None and not args.clock > 0:
-        raise ServingError(f"--clock is {args.clock:g}, must be > 0 Hz")
+    for name, least in LEAST.items():
+        value = getattr(args, name)
+        if value is not None and not value >= least:  # not a number is never
+            raise ServingError(f"--{name.replace('_', '-')} is {value:g}, must be >= {least:g}")
     if args.lock_step and args.rate != 1.0:
         raise ServingError("--lock-step goes as fast as the answers come: leave out --rate")
 
@@ -80,22 +80,29 @@ def play(args: argparse.Namespace, stop: threading.Event) -> str:
     from robopos_ros.player import Player
 
     check(args)
-    topics = None if args.topics is None else [f"/{topic.strip('/')}" for topic in args.topics]
-    messages = [m for m in iter_messages(args.log) if topics is None or f"/{m.topic.strip('/')}" in topics]
+    check_domain()
+    messages = list(iter_messages(args.log))
+    missing: set[str] = set()
+    if args.topics is not None:
+        topics = {topic.strip("/") for topic in args.topics}
+        missing = topics - {message.topic.strip("/") for message in messages}
+        messages = [message for message in messages if message.topic.strip("/") in topics]
     if args.last_s is not None and messages:
-        from_ns = messages[-1].log_time_ns - round(args.last_s * 1e9)
-        messages = [message for message in messages if message.log_time_ns >= from_ns]
+        end_ns = messages[-1].log_time_ns
+        messages = [message for message in messages if end_ns - message.log_time_ns <= args.last_s * 1e9]
     with Player(messages, args.namespace, args.clock, args.lock_step) as player:
         for line in player.left_out:
-            print(f"robopos play: left out: {line}", file=sys.stderr)
+            say(f"left out: {line}")
         if not player.messages:
             raise ServingError(f"{args.log}: no message to play")
+        for topic in sorted(missing):
+            say(f"left out: /{topic}: the log has no message of it")
         if not player.wait_for_subscriber(args.wait_s, stop) and not stop.is_set():
-            print(f"robopos play: nobody subscribed within {args.wait_s:g} s; playing all the same", file=sys.stderr)
+            say(f"nobody subscribed within {args.wait_s:g} s; playing all the same")
         rounds = 0
         while not stop.is_set() and (args.loop == 0 or rounds < args.loop):
             if args.lock_step:
-                player.lock_step(args.patience_s, stop)
+                player.lock_step(args.patience_s, stop, say)
             else:
                 player.paced(args.rate, stop)
             rounds += 1
@@ -104,6 +111,11 @@ def play(args: argparse.Namespace, stop: threading.Event) -> str:
         if args.lock_step:
             return f"{done}; {player.answered} answered, {player.published - player.answered} not"
         return f"{done}; at most {1e3 * player.latest_s:.1f} ms late"
+
+
+def say(line: str) -> None:
+    """Tell beside the result."""
+    print(f"robopos play: {line}", file=sys.stderr, flush=True)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -116,13 +128,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         print(play(args, stop), flush=True)
     except RoboposError as error:
-        print(f"robopos play: {error}", file=sys.stderr)
+        say(str(error))
         return 1
     except ImportError as error:
-        print(
-            f"robopos play: ROS 2 for Python is missing ({error}): install robopos[ros], or source the set-up of a "
-            "ROS 2 installation",
-            file=sys.stderr,
+        say(
+            f"ROS 2 for Python is missing ({error}): install robopos[ros], or source the set-up of a ROS 2 installation"
         )
         return 1
     return 0

@@ -18,6 +18,18 @@ from typing import Any
 from robopos.errors import ServingError
 
 PROFILE = Path(__file__).with_name("loopback.xml")
+MOST_DOMAIN = 232  # the ports of a higher one are beyond 65535
+
+
+def check_domain() -> None:
+    """Look at ROS_DOMAIN_ID before the middleware does, which ends the process for one that is too high.
+
+    Raises:
+        ServingError: it is no domain.
+    """
+    text = os.environ.get("ROS_DOMAIN_ID", "")
+    if text and not (text.isascii() and text.isdecimal() and int(text) <= MOST_DOMAIN):
+        raise ServingError(f"ROS_DOMAIN_ID is {text!r}, must be a whole number from 0 to {MOST_DOMAIN}, or not set")
 
 
 def private_environment(domain_id: int) -> dict[str, str]:
