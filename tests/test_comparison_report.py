@@ -7,6 +7,7 @@ import io
 import math
 import shlex
 import time
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -14,13 +15,17 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from comparison_support import cells, results
+from comparison_support import settings as made_up
 from test_comparison_study import compare, config
 
 from robopos.cli import main
 from robopos.comparison.attention import attention_over_time, recorded
 from robopos.comparison.costs import history, order_effects
 from robopos.comparison.data import StudyData
+from robopos.comparison.plots import attention
 from robopos.comparison.settings import HALF_RATE, RECORDED
+from robopos.comparison.theme import LIGHT
 from robopos.model import Bundle, ModelSettings, SequenceTransformer
 from robopos.sequences import TokenColumns
 
@@ -217,6 +222,10 @@ def test_attention_is_read_off_any_scheme_and_changes_nothing(data: StudyData, p
     shares = attention_over_time(bundle, columns, anchors, edges_s)
     assert shares.shape == (2, 3)
     np.testing.assert_allclose(shares.sum(1), 1.0, rtol=1e-5)
+    # What is further back than the axis is in no bin.
+    near = attention_over_time(bundle, columns, anchors, edges_s[:2])
+    np.testing.assert_allclose(near, shares[:, :1])
+    assert (near.sum(1) < 0.7).all()
     if positions == "none":
         # One token in a window of one sees itself alone.
         alone = bundle_of(data, "none", context=1, window=2)
@@ -245,3 +254,12 @@ def test_the_history_is_counted(data: StudyData):
     assert banded["band_s"] <= 0.05 and banded["band_tokens"] < 12 and math.isfinite(banded["reach_tokens"])
     window = history(bundle_of(data, "time-sinusoidal", context_s=None, context=20), view.dataset, view.anchors)
     assert window["reach_tokens"] == 24
+
+
+def test_the_picture_says_how_much_attention_is_older_than_its_axis():
+    pictures = {"attention_edges_s": np.array([0.0, 1.0, 2.0]), "attention": np.array([[0.7, 0.3], [0.4, 0.18]])}
+    given = [replace(cell, pictures=pictures) for cell in cells({"index-rotary": 0.5}, [1, 2])]
+    figure = attention(results(made_up(schemes=["index-rotary"]), given), LIGHT)
+    first, last = (axis.get_xlabel().splitlines() for axis in figure.axes)
+    assert first == ["age of the token (s)"]
+    assert last == ["age of the token (s)", "index-rotary: 42% is older than shown"]

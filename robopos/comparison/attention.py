@@ -59,8 +59,8 @@ def recorded(blocks: Sequence[nn.Module]) -> Iterator[list[Tensor]]:
 def attention_over_time(bundle: Bundle, columns: TokenColumns, anchors: Ints, edges_s: Floats) -> Floats:
     """(L, len(edges_s) - 1): the share of its attention that a window's last token pays to tokens of each age.
 
-    Means over windows that end with anchors, and over heads. Older tokens than the last edge count with the last bin,
-    newer ones (late messages) with the first.
+    Means over windows that end with anchors, and over heads. Newer tokens (late messages) count with the first bin; what
+    older tokens than the last edge get is left out, so that a row sums to 1 less that.
     """
     picked = anchors[:: max(1, len(anchors) // WINDOWS)][:WINDOWS]
     ends = torch.from_numpy(picked).to(columns.device)
@@ -69,10 +69,6 @@ def attention_over_time(bundle: Bundle, columns: TokenColumns, anchors: Ints, ed
         bundle.network.encode(tokens)
     time_ns, valid = tokens.positions.time_ns, tokens.positions.valid
     assert time_ns is not None and valid is not None
-    age_s = ((time_ns[:, -1:] - time_ns).double() / 1e9).cpu().numpy()  # (B, N)
-    number = np.clip(np.searchsorted(edges_s, age_s, side="right") - 1, 0, len(edges_s) - 2)
-    shares = np.zeros((len(kept), len(edges_s) - 1))
-    for layer, weights in enumerate(kept):
-        last = (weights[:, :, -1].mean(1) * valid).double().cpu().numpy()  # (B, N)
-        np.add.at(shares[layer], number.ravel(), last.ravel())
-    return shares / len(picked)
+    age_s = ((time_ns[:, -1:] - time_ns).double() / 1e9).clamp(min=float(edges_s[0])).cpu().numpy()  # (B, N)
+    last = [(weights[:, :, -1].mean(1) * valid).double().cpu().numpy() for weights in kept]  # each (B, N)
+    return np.array([np.histogram(age_s, edges_s, weights=shares)[0] for shares in last]) / len(picked)

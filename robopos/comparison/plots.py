@@ -15,6 +15,7 @@ from robopos.comparison.theme import Theme, line_of
 
 MOST_TARGETS = 6
 MOST_TRACES = 3
+LEAST_OLDER = 0.005  # of attention, that is told
 
 
 def error_over_horizon(results: Results, theme: Theme) -> Any:
@@ -146,16 +147,18 @@ def attention(results: Results, theme: Theme) -> Any:
     shown = sorted({0, layers - 1})
     figure, axes = theme.panels(len(shown), 2, 5.0, 3.2)
     for axis, layer in zip(axes, shown, strict=True):
+        lines = ["age of the token (s)"]
         for scheme in results.schemes:
-            shares = [c.pictures["attention"][layer] for c in cells if c.key.scheme == scheme]
-            if shares:
-                edges_s = next(c.pictures["attention_edges_s"] for c in cells if c.key.scheme == scheme)
-                style = line_of(results.schemes, scheme, theme) | {"marker": ""}
-                axis.stairs(
-                    np.mean(shares, 0), edges_s, color=style["color"], linestyle=style["linestyle"], label=scheme
-                )
+            found = [c.pictures for c in cells if c.key.scheme == scheme]
+            if found:
+                shares = np.mean([pictures["attention"][layer] for pictures in found], 0)
+                style = line_of(results.schemes, scheme, theme)
+                look = {"color": style["color"], "linestyle": style["linestyle"], "label": scheme}
+                axis.stairs(shares, found[0]["attention_edges_s"], **look)
+                if (older := 1 - shares.sum()) >= LEAST_OLDER:
+                    lines.append(f"{scheme}: {older:.0%} is older than shown")
         axis.set_title(f"layer {layer + 1} of {layers}", fontsize=9)
-        axis.set_xlabel("age of the token (s)")
+        axis.set_xlabel("\n".join(lines))
         axis.set_ylabel("share of attention")
         axis.set_yscale("log")
     theme.legend(figure)
