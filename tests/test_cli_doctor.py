@@ -27,6 +27,16 @@ def test_a_module_whose_parent_is_missing_is_missing():
     assert not findings._is_there("nowhere.at.all") and findings._is_there("importlib.util")
 
 
+@pytest.mark.parametrize(
+    ("domain", "state"),
+    [("", "ok"), ("0", "ok"), ("232", "ok"), ("233", "missing"), ("abc", "missing"), ("-1", "missing")],
+)
+def test_a_domain_is_a_number_from_0_to_232(monkeypatch: pytest.MonkeyPatch, domain: str, state: str):
+    monkeypatch.setenv("ROS_DOMAIN_ID", domain)
+    finding = findings._domain()
+    assert finding.state == state and bool(finding.remedy) == (state != "ok")
+
+
 def test_a_missing_compiler_and_a_missing_library_are_named(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
     assert findings._compiler().state == "missing" and "apt install g++" in findings._compiler().remedy

@@ -229,6 +229,26 @@ def test_doctor_says_what_to_do_without_rclpy(tmp_path):
     assert "robopos_ros" not in found
 
 
+def test_doctor_tells_a_middleware_that_does_not_start_from_an_rclpy_that_is_absent(tmp_path):
+    done, found = doctor(tmp_path, RMW_IMPLEMENTATION="rmw_nowhere_cpp", ROS_DISTRO="jazzy")
+    assert done.returncode == 0
+    assert "rclpy" not in found
+    assert found["rmw"]["state"] == "missing"
+    assert "rmw_nowhere_cpp" in found["rmw"]["said"]
+    assert found["rmw"]["remedy"] == "RMW_IMPLEMENTATION is rmw_nowhere_cpp: install that middleware, or unset it"
+
+
+def test_doctor_says_which_domain_is_none(tmp_path):
+    _, found = doctor(tmp_path, ROS_DOMAIN_ID="500")
+    assert found["rclpy"]["state"] == found["rmw"]["state"] == found["robopos_ros"]["state"] == "ok"
+    assert found["domain"] == {
+        "state": "missing",
+        "what": "domain",
+        "said": "ROS_DOMAIN_ID is '500': neither robopos serve nor robopos play starts",
+        "remedy": "set it to a whole number from 0 to 232, or unset it",
+    }
+
+
 def test_doctor_says_that_without_torch_nothing_works(tmp_path):
     (tmp_path / "torch.py").write_text("raise ImportError('libcudart is missing')\n")
     done, found = doctor(tmp_path, PYTHONPATH=str(tmp_path))

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from robopos._version import __version__
 
 PATIENCE_S = 120
+MOST_DOMAIN = 232  # as in robopos_ros.process, which may not be there
 CORE = ("lightning", "jsonargparse", "numpy", "pandas", "mcap", "safetensors", "matplotlib")
 # The extra, the modules it brings, and what asks for them.
 EXTRAS = (
@@ -37,7 +38,13 @@ if told["cuda"]:
 print(json.dumps(told))
 """
 _RCLPY = """
-import json, os, rclpy
+import json, os, sys
+os.environ.pop("ROS_DOMAIN_ID", None)  # looked at by itself
+try:
+    import rclpy
+except ImportError as error:
+    print(json.dumps({"absent": " ".join(f"{type(error).__name__}: {error}".split())}))
+    sys.exit()
 told = {"where": os.path.dirname(rclpy.__file__), "distribution": os.environ.get("ROS_DISTRO", "")}
 rclpy.init(args=[])
 told["rmw"] = rclpy.get_rmw_implementation_identifier()
@@ -143,7 +150,7 @@ def _has_nvidia() -> str | None:
 
 def _ros() -> list[Finding]:
     told, error = _ask(_RCLPY)
-    if error:
+    if absent := told.get("absent"):
         distribution = os.environ.get("ROS_DISTRO")
         remedy = "pip install 'robopos[ros]' (x86-64 Linux), or source the set-up of a ROS 2 installation"
         if distribution:
@@ -151,14 +158,26 @@ def _ros() -> list[Finding]:
                 f"ROS_DISTRO is {distribution}: its rclpy needs the Python that it was built for; make the virtual "
                 "environment with that one and --system-site-packages"
             )
-        return [Finding("missing", "rclpy", error, remedy)]
+        return [Finding("missing", "rclpy", absent, remedy)]
+    if error:  # rclpy is there, but does not start: the middleware ends the process without an exception
+        asked = os.environ.get("RMW_IMPLEMENTATION")
+        remedy = f"RMW_IMPLEMENTATION is {asked}: install that middleware, or unset it" if asked else ""
+        return [Finding("missing", "rmw", error, remedy), _domain()]
     distribution = told["distribution"] or "no ROS_DISTRO set, as with the wheels"
     found = [Finding("ok", "rclpy", f"{distribution}; {told['where']}"), Finding("ok", "rmw", told["rmw"])]
     said = "events" if told["events"] else "single-threaded: this distribution has no events executor"
     found.append(Finding("ok", "executor", said))
-    domain = os.environ.get("ROS_DOMAIN_ID", "0 (not set)")
-    found.append(Finding("ok", "domain", f"ROS_DOMAIN_ID {domain}"))
-    return found
+    return [*found, _domain()]
+
+
+def _domain() -> Finding:
+    text = os.environ.get("ROS_DOMAIN_ID", "")
+    if not text:
+        return Finding("ok", "domain", "ROS_DOMAIN_ID 0 (not set)")
+    if text.isascii() and text.isdecimal() and int(text) <= MOST_DOMAIN:
+        return Finding("ok", "domain", f"ROS_DOMAIN_ID {text}")
+    said = f"ROS_DOMAIN_ID is {text!r}: neither robopos serve nor robopos play starts"
+    return Finding("missing", "domain", said, f"set it to a whole number from 0 to {MOST_DOMAIN}, or unset it")
 
 
 def _node() -> Finding:
