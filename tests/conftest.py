@@ -89,6 +89,15 @@ def two_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def cut_log(arm_log: Path) -> Path:
+    """The arm's log as a killed recorder leaves it."""
+    whole = arm_log.read_bytes()
+    cut = arm_log.with_name("cut.mcap")
+    cut.write_bytes(whole[: len(whole) * 9 // 10])
+    return cut
+
+
 SEQUENCE = {
     "streams": {
         "joints": {"topic": "/joint_states", "fields": ["position[shoulder]", "position[elbow]"]},

@@ -89,6 +89,14 @@ def test_check_takes_each_log_of_a_folder_by_itself(trained: Path, two_runs: Pat
     assert windows_s[0] == pytest.approx(windows_s[1], rel=0.2), "those of both together last half as long"
 
 
+@pytest.mark.parametrize("command", ["evaluate", "check", "replay"])
+def test_what_is_lost_of_a_log_is_told(trained: Path, cut_log: Path, tmp_path: Path, capsys, command: str):
+    options = ["-o", str(tmp_path / "out.mcap")] if command == "replay" else []
+    assert main([command, str(trained / "bundle"), str(cut_log), *options]) == 0
+    notes = [line for line in capsys.readouterr().out.splitlines() if line.startswith("note: ")]
+    assert len(notes) == 1 and notes[0].startswith(f"note: {cut_log}: ") and "bytes" in notes[0]
+
+
 def test_replay_writes_a_log_and_a_summary(trained: Path, arm_log: Path, tmp_path: Path, capsys):
     out, summary = tmp_path / "out.mcap", tmp_path / "summary.json"
     arguments = ["replay", trained / "bundle", arm_log, "-o", out, "--last-s", 3, "--json", summary]

@@ -137,6 +137,13 @@ def test_a_report_of_the_second_regime_alone(arm_log: Path, tmp_path: Path):
     assert (tmp_path / "report" / "plots" / "attention.png").is_file()
 
 
+def test_what_is_lost_of_a_log_is_told(cut_log: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
+    assert compare(tmp_path, config(cut_log, schemes=["none"], seeds=[1], max_steps=1)) == 0
+    lost = [line for line in capsys.readouterr().out.splitlines() if line.startswith(f"note: {cut_log}: ")]
+    assert len(lost) == 1 and "bytes" in lost[0]
+    assert f"\n- {lost[0].removeprefix('note: ')}\n" in (tmp_path / "report" / "report.md").read_text()
+
+
 def test_every_figure_of_the_main_table_is_one_of_the_cells(page: Page, frame: pd.DataFrame):
     table = page.tables["main"]
     header, rows = table[0], table[1:]

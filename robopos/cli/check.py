@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> None:
     import torch
 
     from robopos.cli.printable import printable
-    from robopos.cli.show import write_json
+    from robopos.cli.show import notes, write_json
     from robopos.errors import BundleError, SequenceError
     from robopos.logs import read_logs
     from robopos.model import Bundle, pick_device
@@ -53,7 +53,9 @@ def run(args: argparse.Namespace) -> None:
 
     bundle = Bundle.load(args.bundle, pick_device(args.device))
     device = next(bundle.network.parameters()).device
-    dataset = SequenceDataset.build(read_logs(args.log, bundle.layout.log_streams()).logs, bundle.layout)
+    logs = read_logs(args.log, bundle.layout.log_streams()).logs
+    notes(warning for log in logs for warning in log.warnings)
+    dataset = SequenceDataset.build(logs, bundle.layout)
     columns = dataset.columns(bundle.normalization, "all", device)
     length = bundle.settings.context
     anchors = columns.anchors(length - 1)

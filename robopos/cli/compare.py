@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> None:
     import shlex
     from pathlib import Path
 
-    from robopos.cli.show import Progress, table
+    from robopos.cli.show import Progress, notes, table
     from robopos.comparison import Study, StudySettings, skill_table, write_report
     from robopos.errors import ConfigError
 
@@ -66,6 +66,7 @@ def run(args: argparse.Namespace) -> None:
     if workers is not None and workers < 1:
         raise ConfigError(f"workers is {workers}, must be a number of processes >= 1")
     study = Study(StudySettings(**values), out, add_seed)
+    notes(study.data.notes)
     missing = study.missing(only)
     grid, conditions = len(study.cells), len(study.data.conditions)
     print(

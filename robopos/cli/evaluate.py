@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> None:
     """Print the scores."""
     from pathlib import Path
 
-    from robopos.cli.show import Progress, markdown_scores, scores, write_json, write_text
+    from robopos.cli.show import Progress, markdown_scores, notes, scores, write_json, write_text
     from robopos.errors import ConfigError, SequenceError
     from robopos.logs import read_logs
     from robopos.model import Bundle, pick_device
@@ -56,9 +56,10 @@ def run(args: argparse.Namespace) -> None:
             raise ConfigError(f"--split {args.split}: {args.bundle} does not say how its logs were cut")
         split = from_mapping(SplitSettings, bundle.training["split"], "split")
     logs = read_logs(args.logs, bundle.layout.log_streams()).logs
+    notes(warning for log in logs for warning in log.warnings)
     trained_on = {Path(path).resolve() for path in bundle.training.get("logs", ())}
     if split is None and trained_on & {path.resolve() for log in logs for path in log.paths}:
-        print("note: this log was trained on; --split test judges the part that was not")
+        notes(["this log was trained on; --split test judges the part that was not"])
     dataset = SequenceDataset.build(logs, bundle.layout, split)
     with Progress("evaluate", len(dataset.table)) as progress:
         predictions = predict(bundle, dataset, args.split, progress=lambda done, _: progress.update(done))

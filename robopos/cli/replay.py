@@ -156,10 +156,12 @@ def _read(path: str, layout: SequenceLayout, topics: set[str]) -> Log:
     """The log's streams; one that it has not is empty, as it was for the engine: a sensor may be silent."""
     import numpy as np
 
+    from robopos.cli.show import notes
     from robopos.logs import Log, Stream, read_log, topic_key
 
     asked = layout.log_streams()
     log = read_log(path, {name: spec for name, spec in asked.items() if topic_key(spec.topic) in topics})
+    notes(log.warnings)
     none = np.zeros(0, np.int64)
     absent = {
         s.name: Stream(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
@@ -26,6 +26,12 @@ from robopos.files import whole_file
 def console() -> Console:
     """Standard output; wide enough for a table where there is no terminal to ask."""
     return Console(width=None if sys.stdout.isatty() else 200, highlight=False)
+
+
+def notes(lines: Iterable[str]) -> None:
+    """Print what had to be said, for example about logs."""
+    for line in lines:
+        print(printable(f"note: {line}"))
 
 
 class Progress:

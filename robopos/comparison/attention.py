@@ -59,8 +59,8 @@ def recorded(blocks: Sequence[nn.Module]) -> Iterator[list[Tensor]]:
 def attention_over_time(bundle: Bundle, columns: TokenColumns, anchors: Ints, edges_s: Floats) -> Floats:
     """(L, len(edges_s) - 1): the share of its attention that a window's last token pays to tokens of each age.
 
-    Means over windows that end with anchors, and over heads. Newer tokens (late messages) count with the first bin; what
-    older tokens than the last edge get is left out, so that a row sums to 1 less that.
+    Means over windows that end with anchors, and over heads. Newer tokens (late messages) count with the first bin;
+    older ones than the last edge are left out: a row sums to 1 less what they get.
     """
     picked = anchors[:: max(1, len(anchors) // WINDOWS)][:WINDOWS]
     ends = torch.from_numpy(picked).to(columns.device)

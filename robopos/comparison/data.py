@@ -128,6 +128,11 @@ class StudyData:
         return dataset, anchors[near][:TRACE_ANCHORS]
 
     @cached_property
+    def notes(self) -> list[str]:
+        """What had to be said about the logs."""
+        return [warning for log in self._logs for warning in log.warnings]
+
+    @cached_property
     def files(self) -> list[str]:
         """The files of all logs."""
         return [str(path) for log in self._logs for path in log.paths]
@@ -145,6 +150,7 @@ class StudyData:
         return {
             "streams": {s.name: int((table.stream == n).sum()) for n, s in enumerate(self.layout.streams)},
             "interval_s": self.interval_s,
+            "notes": self.notes,
             "anchors": {name: len(view.anchors) for name, view in views.items()},
             "blocks": {name: len(np.unique(view.block)) for name, view in views.items()},
             # By the name alone, where no two logs share it.

@@ -127,8 +127,9 @@ def seed_table(results: Results) -> Table:
 
 
 def notes(results: Results) -> list[str]:
-    """Cells that failed, conditions that were impossible, anchors and scores that are missing."""
-    found = [f"Failed: {cell.key}: {cell.error}" for cell in results.failed]
+    """Of the logs; cells that failed, conditions that were impossible, anchors and scores that are missing."""
+    found = list(results.facts["notes"])
+    found += [f"Failed: {cell.key}: {cell.error}" for cell in results.failed]
     missing = len(results.settings.cells()) - len(results.cells)
     found += [f"{missing} of {len(results.settings.cells())} cells are not made yet."] if missing else []
     empty = [name for name, count in results.facts["anchors"].items() if not count]
