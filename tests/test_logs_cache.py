@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from robopos.errors import LogError
-from robopos.logs import LogMessage, StreamSpec, cache, read_log, read_logs, write_log
+from robopos.logs import LogMessage, StreamSpec, cache, iter_messages, read_log, read_logs, write_log
 from robopos.logs.schema import parse_schema
 from robopos.logs.schemas import schema_text
 from robopos.logs.serialize import serialize
@@ -202,6 +202,8 @@ def test_many_logs_in_order_and_one_bad_one(tmp_path: Path, workers: int, own_fo
     assert len(done.refused) == 1 and "run_2.mcap" in done.refused[0]
     with pytest.raises(LogError, match="there is no log"):
         read_logs(tmp_path / "kept", SPEC)
+    done = read_logs([folder / "run_0.mcap", folder / "gone.mcap"], SPEC, on_damage="skip", workers=workers)
+    assert len(done.logs) == 1 and done.refused == (f"{folder / 'gone.mcap'}: no such file",)
 
 
 PROBE = """
@@ -267,6 +269,13 @@ def test_bad_options_are_named(tmp_path: Path) -> None:
         (lambda: StreamSpec("/j", "position"), "fields is a list of paths"),
         (lambda: StreamSpec("/j", []), "at least one field"),
         (lambda: StreamSpec("/j", ["x"], clock="now"), "clock 'now'"),  # type: ignore[arg-type]
+        (lambda: StreamSpec("/j", ["x", 3]), "a field is 3, must be a text"),  # type: ignore[list-item]
+        (lambda: StreamSpec(True, ["x"]), "topic is True, must be a text"),  # type: ignore[arg-type]
+        (lambda: list(iter_messages(path, "/j")), "topics is a list, not the text '/j'"),
+        (lambda: read_logs("nothing.mcap", SPEC), r"nothing\.mcap: no such file"),
+        (lambda: read_logs("a\0b", SPEC), "no such file"),
+        (lambda: read_logs("a" * 5000, SPEC), "cannot be read"),
+        (lambda: read_logs("a" * 5000 + "*", SPEC), "cannot be read"),
     ]
     for call, words in calls:
         with pytest.raises(LogError, match=words):

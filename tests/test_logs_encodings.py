@@ -322,5 +322,8 @@ def test_one_topic_has_one_type_in_a_written_log(tmp_path: Path) -> None:
         write_log(tmp_path / "x.mcap", [LogMessage("/t", kind, 1, {"data": 1.0}) for kind in kinds])
     with pytest.raises(LogError, match="log time -1 ns"):
         write_log(tmp_path / "x.mcap", [LogMessage("/t", kinds[0], -1, {})])
+    for time in (1.5e18, math.nan, "15"):
+        with pytest.raises(LogError, match=r"topic /t: publish time .* is no integer of nanoseconds"):
+            write_log(tmp_path / "x.mcap", [LogMessage("/t", kinds[0], np.int64(1), {}, time)])  # type: ignore[arg-type]
     with pytest.raises(LogError, match=r"folder .* does not exist"):
         write_log(tmp_path / "none" / "x.mcap", [])

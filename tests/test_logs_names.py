@@ -133,6 +133,13 @@ def test_two_values_of_one_name_are_no_column() -> None:
         Decoder("", "", ["a.b"], "json").decode(data)
 
 
+def test_a_field_may_be_called_as_the_column_of_arrival_times(tmp_path: Path) -> None:
+    message = LogMessage("/t", "a/msg/B", 5, {"arrival_ns": 1}, schema="float64 arrival_ns\n")
+    path = write_log(tmp_path / "a.mcap", [message])
+    frame = read_log(path, {"t": StreamSpec("/t", ["arrival_ns"])})["t"].to_pandas()
+    assert list(frame.columns) == ["arrival_ns"] * 2 and frame.iloc[0].tolist() == [5, 1]
+
+
 def test_a_joint_name_tells_no_unit() -> None:
     for joint in ("a[b].range.q", "a.twist.linear.x"):
         assert unit_of(JOINTS, f"position[{joint}]") == ""

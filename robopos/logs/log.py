@@ -73,7 +73,8 @@ class Stream:
         import pandas as pd  # slow to import, and most callers want arrays
 
         frame: pd.DataFrame = pd.DataFrame(self.values, columns=list(self.names))
-        frame.insert(0, "arrival_ns", self.arrival_ns)
+        # A field of that name stays behind it.
+        frame.insert(0, "arrival_ns", self.arrival_ns, allow_duplicates=True)
         frame.index = pd.DatetimeIndex(pd.to_datetime(self.time_ns, unit="ns", utc=True), name="time")
         return frame
 

@@ -59,8 +59,7 @@ def read_logs(
     if workers is not None and workers < 1:
         raise LogError(f"read_logs: workers is {workers}; it must be at least 1")
     if workers is None:
-        total = sum(file.stat().st_size for path in given for file in _files(path))
-        workers = os.cpu_count() or 1 if total >= _WORTH_PROCESSES else 1
+        workers = os.cpu_count() or 1 if sum(map(_bytes, given)) >= _WORTH_PROCESSES else 1
     workers = min(workers, len(given))
     options: _Options = (dict(streams), clock, on_damage, cache)
     results: list[Log | str] = [""] * len(given)
@@ -104,11 +103,12 @@ def _read(
         return str(error)
 
 
-def _files(path: Path) -> Iterator[Path]:
-    if path.is_dir():
-        yield from (file for file in path.iterdir() if file.is_file())
-    else:
-        yield path
+def _bytes(path: Path) -> int:
+    try:
+        files = path.iterdir() if path.is_dir() else [path]
+        return sum(file.stat().st_size for file in files)
+    except (OSError, ValueError):  # it is not there: reading it says so
+        return 0
 
 
 @contextmanager

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from glob import glob
 from pathlib import Path
 
@@ -27,10 +28,8 @@ def log_files(paths: PathLike | Iterable[PathLike]) -> tuple[Path, ...]:
     given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     files: list[Path] = []
     for item in given:
-        try:
+        with _named(item):
             files += _expand(Path(item))
-        except OSError as error:  # a name that is too long, a folder that may not be read
-            raise LogError(f"{str(item)[:200]}: cannot be read ({error.strerror})") from error
     if not files:
         raise LogError("no log was given")
     return tuple(files)
@@ -48,17 +47,28 @@ def separate_logs(paths: PathLike | Iterable[PathLike]) -> tuple[Path, ...]:
     given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     logs: list[Path] = []
     for item in given:
-        path = Path(item)
-        if not path.exists() and any(letter in str(path) for letter in "*?["):
-            logs += sorted(Path(name) for name in glob(str(path)))
-        elif path.is_dir() and not (path / "metadata.yaml").is_file():
-            inside = [file for suffix in _SUFFIXES for file in _shown(path, f"*{suffix}")]
-            logs += sorted(inside + [file.parent for file in _shown(path, "*/metadata.yaml")])
-        else:
-            logs.append(path)
+        with _named(item):
+            logs += _separate(Path(item))
     if not logs:
         raise LogError(f"{', '.join(str(item) for item in given) or 'nothing'}: there is no log")
     return tuple(logs)
+
+
+@contextmanager
+def _named(item: PathLike) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:  # a name that is too long, a folder that may not be read
+        raise LogError(f"{str(item)[:200]}: cannot be read ({error.strerror})") from error
+
+
+def _separate(path: Path) -> list[Path]:
+    if not path.exists() and any(letter in str(path) for letter in "*?["):
+        return sorted(Path(name) for name in glob(str(path)))
+    if path.is_dir() and not (path / "metadata.yaml").is_file():
+        inside = [file for suffix in _SUFFIXES for file in _shown(path, f"*{suffix}")]
+        return sorted(inside + [file.parent for file in _shown(path, "*/metadata.yaml")])
+    return [path]
 
 
 def _expand(path: Path) -> list[Path]:

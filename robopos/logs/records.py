@@ -32,6 +32,9 @@ class StreamSpec:
         if isinstance(self.fields, str):
             raise LogError(f"StreamSpec {self.topic}: fields is a list of paths, not the text {self.fields!r}")
         object.__setattr__(self, "fields", tuple(self.fields))
+        for what, text in (("topic", self.topic), *(("a field", path) for path in self.fields)):
+            if not isinstance(text, str):
+                raise LogError(f"StreamSpec {self.topic}: {what} is {text!r}, must be a text")
         if not self.fields:
             raise LogError(f"StreamSpec {self.topic}: name at least one field")
         check_clock(self.clock, f"StreamSpec {self.topic}")

@@ -118,6 +118,8 @@ def iter_messages(paths: PathLike | Iterable[PathLike], topics: Iterable[str] | 
     for container in source.containers:
         if container.damages:
             raise LogError(container.damages[0])
+    if isinstance(topics, str):
+        raise LogError(f"iter_messages: topics is a list, not the text {topics!r}")
     keys = None if topics is None else {topic_key(topic) for topic in topics}
     if keys is not None:
         for key in keys:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from operator import index
 from pathlib import Path
 from typing import Literal
 
@@ -69,13 +70,21 @@ class _Topics:
     def write_all(self, messages: Iterable[LogMessage | RawMessage]) -> None:
         for message in messages:
             channel, data = self._copied(message) if isinstance(message, RawMessage) else self._made(message)
-            log_time = int(message.log_time_ns)
-            publish_time = log_time if message.publish_time_ns is None else int(message.publish_time_ns)
-            for what, value in (("log time", log_time), ("publish time", publish_time)):
-                if not 0 <= value < 2**63:
-                    raise LogError(f"{self.target}: topic {message.topic}: {what} {value} ns is outside 0 to 2^63 - 1")
+            log_time = self._time_ns(message.log_time_ns, f"topic {message.topic}: log time")
+            publish_time = log_time
+            if message.publish_time_ns is not None:
+                publish_time = self._time_ns(message.publish_time_ns, f"topic {message.topic}: publish time")
             sequence = self.sequence[channel] = self.sequence.get(channel, -1) + 1
             self.writer.add_message(channel, log_time, data, publish_time, sequence)
+
+    def _time_ns(self, value: int, what: str) -> int:
+        try:
+            time_ns = index(value)  # a float has lost nanoseconds already
+        except TypeError:
+            raise LogError(f"{self.target}: {what} {value!r} is no integer of nanoseconds") from None
+        if not 0 <= time_ns < 2**63:
+            raise LogError(f"{self.target}: {what} {value} ns is outside 0 to 2^63 - 1")
+        return time_ns
 
     def _copied(self, raw: RawMessage) -> tuple[int, bytes]:
         return self._channel(raw.topic, raw.encoding, raw.type, raw.schema_encoding, raw.schema), raw.data
