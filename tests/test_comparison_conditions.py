@@ -11,6 +11,7 @@ import pytest
 from test_comparison_study import settings
 
 from robopos.comparison import StudySettings
+from robopos.comparison.conditions import drop_name
 from robopos.comparison.data import StudyData, View
 from robopos.comparison.make import judge
 from robopos.comparison.settings import AUGMENTED, HALF_RATE, RECORDED, ConditionSettings
@@ -42,6 +43,11 @@ def test_the_conditions_by_name(data: StudyData):
         *("half the rate", "imu at 1/4 of its rate", "imu missing"),
         *(f"clock of imu off by {offset_ms:.3g} ms", "2 x the context", "+10 years"),
     ]
+
+
+def test_shares_that_differ_by_less_than_a_percent_are_conditions_of_their_own():
+    names = [drop_name(share) for share in (0.07, 0.12, 0.125, 0.29)]
+    assert names == ["drops 7%", "drops 12%", "drops 12.5%", "drops 29%"]
 
 
 def test_each_condition_takes_away_what_it_says(data: StudyData, views: dict[str, View]):

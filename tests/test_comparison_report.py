@@ -137,6 +137,15 @@ def test_a_report_of_the_second_regime_alone(arm_log: Path, tmp_path: Path):
     assert (tmp_path / "report" / "plots" / "attention.png").is_file()
 
 
+def test_a_split_by_logs_is_told_as_one(two_runs: Path, arm_log: Path, tmp_path: Path):
+    split = {"by": "log", "validation": 0.3, "test": 0.3}
+    content = config(arm_log, logs=[str(two_runs), str(arm_log)], split=split, schemes=["none"], seeds=[1], max_steps=1)
+    assert compare(tmp_path, content) == 0
+    text = (tmp_path / "report" / "report.md").read_text()
+    assert "\n- split: whole logs: 30% validation, 30% test at the end\n" in text
+    assert "other logs than these" in text
+
+
 def test_what_is_lost_of_a_log_is_told(cut_log: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
     assert compare(tmp_path, config(cut_log, schemes=["none"], seeds=[1], max_steps=1)) == 0
     lost = [line for line in capsys.readouterr().out.splitlines() if line.startswith(f"note: {cut_log}: ")]

@@ -16,6 +16,7 @@ from robopos.comparison.statistics import (
     estimate,
     interval,
     rmse,
+    rmse_of_hold,
     skill,
     skill_of_velocity,
 )
@@ -54,6 +55,13 @@ def test_error_in_units_leaves_out_what_is_not_scored():
     one = sums(np.full((4, 2), 4.0))
     one = one._replace(count=one.count * [1, 0], model=one.model * [1, 0])
     assert estimate(error_in_units_of(np.array([2.0, 5.0])), [one], block_weights(4, 5)).points == pytest.approx(1.0)
+
+
+def test_a_constant_target_is_left_out_without_a_warning(recwarn: pytest.WarningsRecorder):
+    still = sums(np.full((4, 2), 4.0), hold=np.array([[1.0, 0.0]] * 4))
+    scale = rmse_of_hold(still._replace(hold=still.hold.sum(0), count=still.count.sum(0)))
+    assert estimate(error_in_units_of(scale), [still], block_weights(4, 5)).points == pytest.approx(2.0)
+    assert not recwarn
 
 
 def test_the_mean_of_seeds_has_the_t_interval_where_blocks_are_alike():

@@ -47,7 +47,7 @@ class Condition:
 
 def drop_name(share: float) -> str:
     """What the condition of independent losses is called."""
-    return f"drops {share:.0%}"
+    return f"drops {100 * share:.10g}%"
 
 
 def half_rate(log: Log, _: np.random.Generator) -> Log:

@@ -107,7 +107,8 @@ def _facts(results: Results) -> dict[str, str]:
         "command": results.command,
         "logs": ", ".join(f"{name} (SHA-256 {digest})" for name, digest in facts["hashes"].items()),
         "messages": ", ".join(f"{name} {count:,}" for name, count in facts["streams"].items()),
-        "split": f"time blocks: {split.validation:.0%} validation, {split.test:.0%} test at the end",
+        "split": f"{'time blocks' if split.by == 'time' else 'whole logs'}: "
+        f"{split.validation:.0%} validation, {split.test:.0%} test at the end",
         "seeds": ", ".join(map(str, settings.seeds)),
         "budget": f"{settings.max_steps} steps of {settings.batch_size} windows of {settings.network.window} tokens "
         f"each, in the same order; the same initial weights where shapes agree",

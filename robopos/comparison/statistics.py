@@ -131,7 +131,8 @@ def error_in_units_of(scale: Floats, of: Callable[[Sums], Floats] = rmse) -> Sta
     """The root mean square over targets and horizons of the RMSE divided by ``scale`` (K,), where it is known."""
 
     def statistic(sums: Sums) -> Floats:
-        squares = (of(sums) / scale) ** 2
+        with np.errstate(invalid="ignore", divide="ignore"):
+            squares = (of(sums) / scale) ** 2
         known = np.isfinite(squares)
         return _root(np.where(known, squares, 0.0).sum(-1), known.sum(-1))
 
