@@ -29,6 +29,7 @@ from robopos.comparison.settings import AUGMENTED, HALF_RATE, RECORDED, Conditio
 from robopos.errors import ConfigError
 from robopos.model import Bundle, ModelSettings, SequenceTransformer
 from robopos.sequences.degrade import AugmentSettings
+from robopos.training.module import SequenceModule
 from robopos.training.parser import SettingsParser
 
 CONFIGS = Path(__file__).parent.parent / "configs"
@@ -200,6 +201,17 @@ def test_a_dry_run_makes_nothing(arm_log: Path, tmp_path: Path, capsys: pytest.C
     said = capsys.readouterr().out
     assert "1 cells of 3 steps, 3 conditions; to make: 1" in said and "to make  time-rotary, seed 1" in said
     assert "about " in said and said.endswith(" min\n") and not (tmp_path / "report").exists()
+
+
+def test_ctrl_c_while_a_dry_run_estimates_is_an_interrupt(
+    arm_log: Path, tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    def interrupted(module: SequenceModule, *_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(SequenceModule, "training_step", interrupted)
+    assert compare(tmp_path, config(arm_log, schemes=["time-rotary"], seeds=[1]), "--dry-run") == 130
+    assert capsys.readouterr().err.splitlines()[-1] == "robopos compare: interrupted"
 
 
 def test_a_cell_that_fails_is_reported_and_the_others_go_on(

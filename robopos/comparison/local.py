@@ -39,11 +39,7 @@ def run_here(data: StudyData, out: Path, keys: Sequence[CellKey], tell: Tell) ->
     each = work_of(data)
     with intra_op_threads(1):
         for number, key in enumerate(keys):
-            try:
-                cell = make_cell(data, key, out, partial(_tell_done, tell, number * each, str(key)))
-            except SystemExit as interrupt:
-                # What Lightning makes of Ctrl-C in a training.
-                raise KeyboardInterrupt from interrupt
+            cell = make_cell(data, key, out, partial(_tell_done, tell, number * each, str(key)))
             tell((number + 1) * each, _outcome(cell.key, cell.error))
 
 

@@ -151,7 +151,12 @@ def _train(
         at.append(time.perf_counter())
         tell(step)
 
-    fit(module, source, max_steps=steps, seed=key.seed, callbacks=[StepProgress(note)])
+    try:
+        fit(module, source, max_steps=steps, seed=key.seed, callbacks=[StepProgress(note)])
+    except SystemExit as interrupt:
+        if isinstance(interrupt.__context__, KeyboardInterrupt):  # what Lightning makes of Ctrl-C
+            raise KeyboardInterrupt from interrupt
+        raise
     module.cpu()
     if not all(bool(torch.isfinite(p).all()) for p in module.network.parameters()):
         raise SequenceError("the training diverged: weights are not finite (lower optimizer.learning_rate)")
