@@ -16,7 +16,7 @@ def share() -> Path:
 
 def test_the_parameter_file_fits_the_node(share):
     given = yaml.safe_load((share / "config" / "predictor.yaml").read_text())["/**"]["ros__parameters"]
-    assert set(given) == set(PARAMETERS) - {"bundle", "device", "autostart"}
+    assert set(given) == set(PARAMETERS) - {"bundle"}
 
 
 def test_launch_files_are_python(share):
