@@ -89,6 +89,18 @@ def two_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+ODD_NAMES = ["$\\foo$", "<b>p|q</b>"]  # for mathematics, tables and pages
+
+
+@pytest.fixture(scope="session")
+def odd_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The arm's log with joints of odd names."""
+    path = tmp_path_factory.mktemp("odd") / "odd.mcap"
+    messages = [m for m in arm_messages(20.0) if m.topic == "/joint_states"]
+    write_log(path, [m._replace(message={**m.message, "name": ODD_NAMES}) for m in messages])
+    return path
+
+
 @pytest.fixture(scope="session")
 def cut_log(arm_log: Path) -> Path:
     """The arm's log as a killed recorder leaves it."""

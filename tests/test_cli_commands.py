@@ -64,6 +64,19 @@ def test_evaluate_prints_scores_and_writes_them(trained: Path, arm_log: Path, tm
     assert len(rows) == 6 and rows[0]["skill_hold_last"] > 0
 
 
+def test_scores_that_are_no_numbers_are_null_and_a_dash(trained: Path, tmp_path: Path, capsys):
+    huge, out = tmp_path / "huge.mcap", tmp_path / "scores.json"
+    messages = [m for m in arm_messages(20.0) if m.topic == "/imu"]
+    joints = [m for m in arm_messages(20.0) if m.topic != "/imu"]
+    for m in joints:
+        m.message["position"] = [1e300 * value for value in m.message["position"]]
+    write_log(huge, sorted(messages + joints, key=lambda m: m.log_time_ns))
+    assert main(["evaluate", str(trained / "bundle"), str(huge), "--json", str(out)]) == 0
+    assert "mean: -\n" in capsys.readouterr().out
+    assert "Infinity" not in out.read_text() and "NaN" not in out.read_text()
+    assert json.loads(out.read_text())[0]["rmse_hold_last"] is None
+
+
 def test_evaluate_says_when_the_log_was_trained_on(trained: Path, arm_log: Path, capsys):
     assert main(["evaluate", str(trained / "bundle"), str(arm_log)]) == 0
     assert "this log was trained on" in capsys.readouterr().out

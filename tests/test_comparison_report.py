@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import math
+import re
 import shlex
 import time
 from dataclasses import replace
@@ -21,10 +22,12 @@ from test_comparison_study import compare, config
 
 from robopos.cli import main
 from robopos.comparison.attention import attention_over_time, recorded
+from robopos.comparison.cells import keep_cell, load_cell
 from robopos.comparison.costs import history, order_effects
 from robopos.comparison.data import StudyData
-from robopos.comparison.plots import attention
+from robopos.comparison.plots import attention, error_over_horizon
 from robopos.comparison.settings import HALF_RATE, RECORDED
+from robopos.comparison.tables import order_table
 from robopos.comparison.theme import LIGHT
 from robopos.model import Bundle, ModelSettings, SequenceTransformer
 from robopos.sequences import TokenColumns
@@ -135,6 +138,40 @@ def test_a_report_of_the_second_regime_alone(arm_log: Path, tmp_path: Path):
     assert "\nTrained half rate and judged on" in text and "\n## Skill, trained half rate (as recorded is" in text
     assert "trained as recorded" not in text and "2 of 4 cells are not made yet" in text
     assert (tmp_path / "report" / "plots" / "attention.png").is_file()
+
+
+def test_no_name_breaks_a_plot_a_table_or_a_page(odd_log: Path, tmp_path: Path):
+    sequence = {"streams": {"joints": {"topic": "joint_states", "fields": ["position"]}}}
+    sequence |= {"targets": {"joints": ["position"]}, "horizons_s": [0.1]}
+    schemes = [{"positions": name, "label": f"_{name}|$\\foo$"} for name in ("index-rotary", "time-rotary")]
+    content = config(odd_log, sequence=sequence, schemes=schemes, seeds=[1], max_steps=1)
+    assert compare(tmp_path, content) == 0
+    out = tmp_path / "report"
+    assert len(list((out / "plots").iterdir())) == 7
+    written, scores = (out / "report.md").read_text(), tmp_path / "scores.md"
+    bundle = next(out.glob("cells/*/bundle"))
+    assert (
+        main(["evaluate", str(bundle), str(odd_log), "--plot", str(tmp_path / "a.png"), "--markdown", str(scores)]) == 0
+    )
+    for text in (written, scores.read_text()):
+        assert "<b>" not in text and "&lt;b&gt;p\\|q&lt;/b&gt;" in text and "$\\\\foo" not in text.replace("\\$", "")
+        tables = [[re.split(r"(?<!\\)\|", line) for line in part.splitlines()] for part in text.split("\n\n")]
+        assert all(len({len(line) for line in table}) == 1 for table in tables if len(table[0]) > 1)
+
+
+def test_a_label_that_begins_with_an_underscore_is_in_the_legend():
+    given = cells({"_mine": 0.5}, [1])
+    figure = error_over_horizon(results(made_up(schemes=[{"positions": "none", "label": "_mine"}]), given), LIGHT)
+    assert [text.get_text().strip() for text in figure.legends[0].get_texts()] == ["_mine", "hold last"]
+
+
+def test_an_effect_that_is_no_number_is_told_as_none(tmp_path: Path):
+    study = made_up(schemes=["index-rotary"], seeds=[1])
+    cell = cells({"index-rotary": 0.5}, [1])[0]
+    keep_cell(tmp_path, replace(cell, costs={**cell.costs, "shuffle_effect": math.nan}), "print")
+    assert '"shuffle_effect": null' in next(tmp_path.glob("cells/*/cell.json")).read_text()
+    read = load_cell(tmp_path, cell.key, "print")
+    assert order_table(results(study, [read])).rows == [["index-rotary", "-", "0.0%"]]
 
 
 def test_a_split_by_logs_is_told_as_one(two_runs: Path, arm_log: Path, tmp_path: Path):

@@ -20,7 +20,7 @@ ALLOWED = {
     "comparison": {"logs", "positions", "sequences", "model", "training", "serving"},
     "cli": {"logs", "positions", "sequences", "model", "training", "serving", "comparison"},
 }
-SHARED = {"_version", "arrays", "errors", "files", "plain_yaml", "settings", "stamps"}
+SHARED = {"_version", "arrays", "errors", "files", "plain_yaml", "settings", "stamps", "texts"}
 FOREIGN = {"logs": {"torch", "lightning", "rclpy"}, "positions": {"numpy", "lightning", "rclpy"}}
 
 

@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> None:
     """Print the scores."""
     from pathlib import Path
 
-    from robopos.cli.show import Progress, markdown_scores, notes, scores, write_json, write_text
+    from robopos.cli.show import Progress, markdown_scores, notes, number, scores, write_json, write_text
     from robopos.errors import ConfigError, SequenceError
     from robopos.logs import read_logs
     from robopos.model import Bundle, pick_device
@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> None:
     rows = score(bundle.layout, predictions)
     title = f"{args.bundle} on {', '.join(args.logs)} ({args.split})"
     scores(title, rows)
-    print(f"skill against hold last, mean: {overall_skill(rows):+.3f}")
+    print(f"skill against hold last, mean: {number(overall_skill(rows), '+.3f')}")
     write_json(args.json, rows)
     write_text(args.markdown, markdown_scores(rows))
     if args.plot is not None:

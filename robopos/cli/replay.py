@@ -119,7 +119,7 @@ def _show_latency(engine: Engine, summary: ReplaySummary) -> None:
 def _judge(args: argparse.Namespace, engine: Engine, summary: ReplaySummary) -> dict[str, Any]:
     import numpy as np
 
-    from robopos.cli.show import table
+    from robopos.cli.show import number, table
     from robopos.sequences import SequenceDataset
     from robopos.training.served import batch_parity, error_over_time
 
@@ -137,7 +137,7 @@ def _judge(args: argparse.Namespace, engine: Engine, summary: ReplaySummary) -> 
                 str(row["count"]),
                 f"{row['rmse']:.4g}",
                 f"{row['rmse_hold_last']:.4g}",
-                "-" if row["skill"] is None else f"{row['skill']:+.3f}",
+                number(row["skill"], "+.3f"),
             ]
             for row in told["error_over_time"]
         ],

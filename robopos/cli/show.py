@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,6 +20,7 @@ from rich.text import Text
 
 from robopos.cli.printable import printable
 from robopos.files import whole_file
+from robopos.texts import json_text, markdown_table
 
 
 def console() -> Console:
@@ -146,12 +146,13 @@ SCORE_COLUMNS = (
 )
 
 
+def number(value: float | None, digits: str) -> str:
+    """A figure that may be unknown."""
+    return "-" if value is None or math.isnan(value) else format(value, digits)
+
+
 def score_cells(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     """The rows of ``robopos.training.score`` as text, in the order of ``SCORE_COLUMNS``."""
-
-    def number(value: float | None, digits: str) -> str:
-        return "-" if value is None or math.isnan(value) else format(value, digits)
-
     return [
         [
             f"{row['target']} ({row['unit']})" if row["unit"] else row["target"],
@@ -171,13 +172,12 @@ def score_cells(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
 
 def markdown_scores(rows: Sequence[Mapping[str, Any]]) -> str:
     """The rows of ``robopos.training.score`` as a Markdown table."""
-    lines = [SCORE_COLUMNS, ["---"] + ["---:"] * (len(SCORE_COLUMNS) - 1), *score_cells(rows)]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return markdown_table(SCORE_COLUMNS, score_cells(rows)) + "\n"
 
 
 def write_json(to: str | TextIO | None, content: Any) -> None:
     """JSON into a file or a stream; ``None`` writes nothing."""
-    write_text(to, json.dumps(content, indent=1) + "\n")
+    write_text(to, json_text(content))
 
 
 def write_text(to: str | TextIO | None, text: str) -> None:

@@ -16,6 +16,7 @@ from robopos._version import __version__
 from robopos.arrays import Floats, Ints
 from robopos.comparison.settings import CellKey, StudySettings
 from robopos.files import whole_folder
+from robopos.texts import json_text
 
 CELL, FIGURES, BUNDLE = "cell.json", "figures.npz", "bundle"
 DONE, FAILED = "done", "failed"
@@ -91,7 +92,7 @@ def keep_cell(out: Path, cell: Cell, print_of: str, save_bundle: Callable[[Path]
             save_bundle(folder / BUNDLE)
         if arrays:
             np.savez_compressed(folder / FIGURES, **arrays)
-        (folder / CELL).write_text(json.dumps(described, indent=1) + "\n")
+        (folder / CELL).write_text(json_text(described))
 
     return keep_folder(out, cell.key, fill)
 

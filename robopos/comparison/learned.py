@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from robopos.comparison.theme import PALETTE, Theme
+from robopos.comparison.theme import PALETTE, Theme, drawn
 from robopos.model import Bundle
 from robopos.positions import AlibiBias, FourierEncoding, LearnedEncoding, Part, RelativeBias, Time2VecEncoding
 
@@ -25,7 +25,7 @@ def draw_positions(bundles: Mapping[str, Bundle], theme: Theme) -> Any | None:
     figure, axes = theme.panels(len(parts), 3, 3.8, 2.7)
     for axis, (title, part) in zip(axes, parts, strict=True):
         _draw(axis, part, theme)
-        axis.set_title(title, fontsize=9)
+        axis.set_title(drawn(title), fontsize=9)
     return figure
 
 

@@ -11,7 +11,7 @@ from robopos.comparison.conditions import HALF_NAME, drop_name
 from robopos.comparison.results import Results
 from robopos.comparison.settings import HALF_RATE, RECORDED
 from robopos.comparison.table import HOLD
-from robopos.comparison.theme import Theme, line_of
+from robopos.comparison.theme import Theme, drawn, line_of
 
 MOST_TARGETS = 6
 MOST_TRACES = 3
@@ -29,10 +29,10 @@ def error_over_horizon(results: Results, theme: Theme) -> Any:
                 for h in results.layout.horizons_s
             ]
             known = [np.nan if value is None else value.value for value in values]
-            axis.plot(results.layout.horizons_s, known, **line_of(results.schemes, scheme, theme), label=scheme)
-        axis.set_title(target, fontsize=9)
+            axis.plot(results.layout.horizons_s, known, **line_of(results.schemes, scheme, theme))
+        axis.set_title(drawn(target), fontsize=9)
         axis.set_xlabel("horizon (s)")
-        axis.set_ylabel(f"RMSE ({unit})" if unit else "RMSE")
+        axis.set_ylabel(drawn(f"RMSE ({unit})" if unit else "RMSE"))
         axis.set_ylim(bottom=0)
     theme.legend(figure)
     return figure
@@ -55,7 +55,7 @@ def error_over_drops(results: Results, theme: Theme) -> Any | None:
                 continue
             x, y = [share for share, _ in at], [value.value for _, value in at]
             style = line_of(results.schemes, scheme, theme)
-            axis.plot(x, y, **style, label=scheme)
+            axis.plot(x, y, **style)
             tops.append(max(y))
             if scheme != HOLD:
                 low, high = [value.low for _, value in at], [value.high for _, value in at]
@@ -84,7 +84,7 @@ def rate_shift(results: Results, theme: Theme) -> Any | None:
             axis.text(column, row, f"{value:.2f}", ha="center", va="center", color="black" if light else "white")
         axis.set_xticks(range(len(tests)), ["full rate", "half rate"])
         axis.set_yticks(range(len(regimes)), ["full rate" if r == RECORDED else "half rate" for r in regimes])
-        axis.set_title(scheme, fontsize=9)
+        axis.set_title(drawn(scheme), fontsize=9)
         axis.grid(False)
         axis.set_ylabel("trained at", fontsize=8)
         axis.set_xlabel("judged at", fontsize=8)
@@ -108,9 +108,9 @@ def forest(results: Results, theme: Theme) -> Any | None:
             color = theme.muted if not apart.shown else theme.good if apart.value > 0 else theme.bad
             axis.plot([apart.low, apart.high], [row, row], color=color, linewidth=1.8)
             axis.plot(apart.value, row, "o", color=color, markersize=4.5)
-        axis.set_title(scheme, fontsize=9)
+        axis.set_title(drawn(scheme), fontsize=9)
         axis.set_yticks(rows, results.conditions)
-        axis.set_xlabel(f"skill minus that of {reference}", fontsize=8)
+        axis.set_xlabel(drawn(f"skill minus that of {reference}"), fontsize=8)
     axes[0].invert_yaxis()
     return figure
 
@@ -129,12 +129,12 @@ def traces(results: Results, theme: Theme) -> Any | None:
         time_s = first["trace_time_s"] + ahead_s
         axis.plot(time_s, first["trace_truth"][:, -1, target], color=theme.text, linewidth=1.8, label="truth")
         style = line_of(results.schemes, HOLD, theme) | {"marker": ""}
-        axis.plot(time_s, first["trace_hold"][:, -1, target], **style, label=HOLD)
+        axis.plot(time_s, first["trace_hold"][:, -1, target], **style)
         for cell in cells:
             style = line_of(results.schemes, cell.key.scheme, theme) | {"marker": "", "linewidth": 1.0}
-            axis.plot(time_s, cell.pictures["trace_model"][:, -1, target], **style, label=cell.key.scheme)
+            axis.plot(time_s, cell.pictures["trace_model"][:, -1, target], **style)
         unit = results.layout.target_units[target]
-        axis.set_ylabel(f"{names[target]}\n({unit})" if unit else names[target], fontsize=8)
+        axis.set_ylabel(drawn(f"{names[target]}\n({unit})" if unit else names[target]), fontsize=8)
     axes[-1].set_xlabel(f"time (s); predicted {ahead_s:g} s ahead")
     theme.legend(figure)
     return figure
@@ -153,12 +153,12 @@ def attention(results: Results, theme: Theme) -> Any:
             if found:
                 shares = np.mean([pictures["attention"][layer] for pictures in found], 0)
                 style = line_of(results.schemes, scheme, theme)
-                look = {"color": style["color"], "linestyle": style["linestyle"], "label": scheme}
+                look = {name: style[name] for name in ("color", "linestyle", "label")}
                 axis.stairs(shares, found[0]["attention_edges_s"], **look)
                 if (older := 1 - shares.sum()) >= LEAST_OLDER:
                     lines.append(f"{scheme}: {older:.0%} is older than shown")
         axis.set_title(f"layer {layer + 1} of {layers}", fontsize=9)
-        axis.set_xlabel("\n".join(lines))
+        axis.set_xlabel(drawn("\n".join(lines)))
         axis.set_ylabel("share of attention")
         axis.set_yscale("log")
     theme.legend(figure)

@@ -22,6 +22,7 @@ from robopos.comparison.words import summary
 from robopos.errors import RoboposError
 from robopos.files import whole_file
 from robopos.model import Bundle
+from robopos.texts import markdown_text
 
 PAGE, MARKDOWN, CELLS, PLOT_FOLDER = "index.html", "report.md", "cells.csv", "plots"
 TITLE = "Index or time"
@@ -123,13 +124,13 @@ def _facts(results: Results) -> dict[str, str]:
 
 
 def _markdown(results: Results, words: str, plots: Plots) -> str:
-    parts = [f"# {TITLE}", words]
-    shown = [f"## {table.title}\n\n{tables.markdown(table)}" for table in _tables(results).values()]
+    parts = [f"# {TITLE}", markdown_text(words)]
+    shown = [f"## {markdown_text(t.title)}\n\n{tables.markdown(t)}" for t in _tables(results).values()]
     parts += [shown[0], HOW_TO_READ]
-    parts += [f"- {line}" for line in tables.notes(results)]
+    parts += [f"- {markdown_text(line)}" for line in tables.notes(results)]
     parts += shown[1:]
     parts += [f"![{caption}]({PLOT_FOLDER}/{name}.png)\n\n{caption}" for name, (_, caption) in plots.items()]
-    parts += ["## How it was made", "\n".join(f"- {name}: {value}" for name, value in _facts(results).items())]
+    parts += ["## How it was made", "\n".join(f"- {k}: {markdown_text(v)}" for k, v in _facts(results).items())]
     return "\n\n".join(parts) + "\n"
 
 

@@ -158,10 +158,10 @@ def _costs(cells: list[Cell]) -> list[dict[str, Any]]:
     """Medians over seeds and regimes."""
     rows = []
     for name in cells[0].costs:
-        values = [cell.costs[name] for cell in cells if name in cell.costs]
+        values = [value for cell in cells if (value := cell.costs.get(name)) is not None]  # null is no number
         if name == "mode":
             name, values = "streams", [value == "stream" for value in values]
-        value = float(np.median(values))
+        value = float(np.median(values)) if values else np.nan
         rows.append({"quantity": name, "scheme": cells[0].key.scheme, "seed": ALL_SEEDS, "value": value})
     return rows
 

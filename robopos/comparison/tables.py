@@ -12,6 +12,7 @@ from robopos.comparison.settings import HALF_RATE, RECORDED
 from robopos.comparison.statistics import Interval
 from robopos.comparison.table import HOLD, VELOCITY
 from robopos.comparison.words import number, with_interval
+from robopos.texts import markdown_table
 
 NOTHING = "-"
 NONE_SHOWN = "\u2205"  # the sign of "no difference shown"
@@ -112,7 +113,7 @@ def order_table(results: Results) -> Table:
     rows = []
     for scheme in results.schemes:
         found = [results.figures.get(name, scheme) for name in ("shuffle_effect", "stretch_effect")]
-        rows.append([scheme, *(NOTHING if v is None else f"{v.value:.1%}" for v in found)])
+        rows.append([scheme, *(NOTHING if v is None or v.value != v.value else f"{v.value:.1%}" for v in found)])
     return Table("How much the last output changes, of its own size, when", header, rows)
 
 
@@ -157,8 +158,7 @@ def _unscored(results: Results, condition: str) -> str:
 
 def markdown(table: Table) -> str:
     """As Markdown."""
-    lines = [table.header, ["---", *["---:"] * (len(table.header) - 1)], *table.rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return markdown_table(table.header, table.rows)
 
 
 def _columns(results: Results) -> Sequence[tuple[str, str, float]]:

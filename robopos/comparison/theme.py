@@ -104,13 +104,21 @@ DARK = Theme("dark", "#14181c", "#e4e8ec", "#7d8893", "#35c79a", "#ff7b6b")
 THEMES = (LIGHT, DARK)
 
 
+def drawn(name: str) -> str:
+    """A name that matplotlib draws as it is: ``$`` begins no formula, and ``_`` takes no label out of the legend."""
+    name = name.replace("$", r"\$")
+    return f" {name}" if name.startswith("_") else name
+
+
 def line_of(schemes: Sequence[str], scheme: str, theme: Theme) -> dict[str, Any]:
-    """How a scheme's line looks, everywhere the same: on time solid, on the index dashed, others dotted."""
+    """A scheme's line and its label, everywhere the same: on time solid, on the index dashed, others dotted."""
+    label = drawn(scheme)
     if scheme not in schemes:
-        return {"color": theme.muted, "linestyle": ":", "marker": "", "linewidth": 1.4}
+        return {"color": theme.muted, "linestyle": ":", "marker": "", "linewidth": 1.4, "label": label}
     number = list(schemes).index(scheme)
     style = "-" if scheme.startswith("time") else "--" if scheme.startswith("index") else "-."
     return {
+        "label": label,
         "color": PALETTE[number % len(PALETTE)],
         "linestyle": style,
         "marker": MARKERS[number % len(MARKERS)],

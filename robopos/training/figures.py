@@ -31,11 +31,12 @@ def draw_evaluation(
 
     shown = list(enumerate(layout.target_names))[:MOST_TARGETS]
     figure, axes = plt.subplots(len(shown), 2, figsize=(12, 2.4 * len(shown)), squeeze=False, width_ratios=(2.2, 1))
+    # Names are no formulas, whatever `$` they hold.
     for (t, name), (trace, errors) in zip(shown, axes, strict=True):
         _trace(trace, layout, predictions, t)
         _errors(errors, [row for row in rows if row["target"] == name])
         unit = layout.target_units[t]
-        trace.set_ylabel(f"{name}\n({unit})" if unit else name, fontsize=8)
+        trace.set_ylabel(f"{name}\n({unit})" if unit else name, fontsize=8, parse_math=False)
     axes[0][0].set_title(f"{layout.horizons_s[-1]:g} s ahead", fontsize=10)
     axes[0][1].set_title("RMSE over horizon", fontsize=10)
     axes[-1][0].set_xlabel("time (s)")
@@ -43,7 +44,6 @@ def draw_evaluation(
     axes[0][0].legend(fontsize=7, loc="upper right")
     axes[0][1].legend(fontsize=7)
     part = _part_drawn(len(shown), len(layout.target_names), predictions.reference_ns)
-    # The title holds names of files, which are no formulas.
     figure.suptitle(f"{title}\n{part}" if part else title, fontsize=10, wrap=True, parse_math=False)
     figure.tight_layout()
     with whole_file(path) as beside:
