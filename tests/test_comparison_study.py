@@ -247,6 +247,12 @@ def test_a_cell_that_fails_is_reported_and_the_others_go_on(
         ({"conditions": {"stream": "camera"}}, "conditions.stream is 'camera'"),
         ({"max_steps": 0}, "max_steps is 0"),
         ({"search": {"scales": []}}, "search.scales is []"),
+        ({"seeds": [1, -1]}, "seeds is -1, must be whole numbers from 0"),
+        ({"seeds": [2**32]}, "seeds is 4294967296"),
+        ({"conditions": {"epoch_years": 1000}}, "conditions.epoch_years is 1000, must be from -100 to 100"),
+        ({"conditions": {"clock_offset_s": -1e10}}, "conditions.clock_offset_s is -10000000000.0"),
+        ({"block_s": 1e10}, "block_s is 10000000000.0"),
+        ({"block_s": 1e-10}, "block_s is 1e-10"),
         ({"colour": 3}, "colour"),
         ({"network": {"context": 5000, "window": 9000}}, "shorten network.context"),
     ],
@@ -257,6 +263,23 @@ def test_a_wrong_option_is_one_line_that_names_it(
     assert compare(tmp_path, config(arm_log, **changes)) == 1
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("robopos compare: ")]
     assert len(lines) == 1 and said in lines[0]
+
+
+@pytest.mark.parametrize("inside", ["", "deeper"])
+def test_a_folder_that_cannot_be_is_refused_before_any_training(arm_log: Path, tmp_path: Path, inside: str):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(ConfigError, match=r"out is '.*file is no folder that can be written to"):
+        Study(settings(arm_log), tmp_path / "file" / inside)
+    assert Study(settings(arm_log), tmp_path / "new" / "folder").missing()
+
+
+@pytest.mark.parametrize("years", [-100, 100])
+def test_the_furthest_dates_can_be_judged(arm_log: Path, years: int):
+    data = StudyData(settings(arm_log, conditions=ConditionSettings(**QUIET | {"epoch_years": years}, drops=[])))
+    now, moved = data.view(data.conditions[0], False), data.view(data.conditions[-1], False)
+    assert moved.condition.name == f"{years:+d} years"
+    np.testing.assert_array_equal(moved.anchors, now.anchors)
+    np.testing.assert_array_equal(moved.block, now.block)
 
 
 def test_a_name_that_no_cell_has_is_an_error(arm_log: Path, tmp_path: Path):

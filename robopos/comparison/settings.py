@@ -19,6 +19,7 @@ SCHEMES = ("none", "index-sinusoidal", "time-sinusoidal", "index-rotary", "time-
 RECORDED, AUGMENTED, HALF_RATE = "as recorded", "augmented", "half rate"
 REGIMES = (RECORDED, AUGMENTED, HALF_RATE)
 NETWORK: Literal["network"] = "network"
+MOST_YEARS = 100  # stamps of int64 end 292 years from 1970
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,10 @@ class ConditionSettings:
         for share in self.drops:
             require(0 < share < 1, "conditions.drops", share, "shares between 0 and 1")
         require(len(set(self.drops)) == len(self.drops), "conditions.drops", self.drops, "without repeats")
+        offset_s, years = self.clock_offset_s, self.epoch_years
+        possible = offset_s is None or abs(offset_s) < LONGEST_S
+        require(possible, "conditions.clock_offset_s", offset_s, f"null, or a time within {LONGEST_S:g} s")
+        require(abs(years) <= MOST_YEARS, "conditions.epoch_years", years, f"from -{MOST_YEARS} to {MOST_YEARS}")
         require(self.slow_every >= 1, "conditions.slow_every", self.slow_every, "a whole number >= 1")
         require(self.longer_context >= 1, "conditions.longer_context", self.longer_context, "a whole number >= 1")
 
@@ -204,6 +209,8 @@ class StudySettings:
             build_positions(scheme.positions, dim=64, heads=4, **scheme.position_options)
         require(len(self.seeds) > 0, "seeds", self.seeds, "at least one seed")
         require(len(set(self.seeds)) == len(self.seeds), "seeds", self.seeds, "without repeats")
+        for seed in self.seeds:
+            require(0 <= seed < 2**32, "seeds", seed, "whole numbers from 0 to 4294967295")
         require(len(self.regimes) > 0, "regimes", self.regimes, "at least one regime")
         require(len(set(self.regimes)) == len(self.regimes), "regimes", self.regimes, "without repeats")
         for regime in self.regimes:
@@ -212,7 +219,7 @@ class StudySettings:
         require(used == (self.augment.copies > 0), "augment.copies", self.augment.copies, "> 0 where regimes augment")
         for name in ("max_steps", "batch_size", "max_anchors", "resamples"):
             require(getattr(self, name) >= 1, name, getattr(self, name), "a whole number >= 1")
-        require(self.block_s > 0, "block_s", self.block_s, "a time > 0 in s")
+        require(1e-3 <= self.block_s < LONGEST_S, "block_s", self.block_s, "a time from 0.001 in s")
         given = self.reference
         require(given is None or given in names, "reference", given, f"null or one of the schemes {', '.join(names)}")
         stream = self.conditions.stream

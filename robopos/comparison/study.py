@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -35,6 +36,7 @@ class Study:
 
     def __init__(self, settings: StudySettings, out: str | Path, add_seed: int | None = None) -> None:
         self.out = Path(out)
+        _refuse_unwritable(self.out)
         seeds = list(dict.fromkeys([*settings.seeds, *self._added()]))
         if add_seed is not None and add_seed not in seeds:
             seeds.append(add_seed)
@@ -105,3 +107,10 @@ class Study:
     def results(self, command: str = "") -> Results:
         """All that is there so far, for the report."""
         return Results(self.settings, self.data.layout, self.made(), self.data.describe(), command)
+
+
+def _refuse_unwritable(out: Path) -> None:
+    """Before any training, not after the first."""
+    there = next((folder for folder in (out, *out.absolute().parents) if folder.exists()), out)
+    if not (there.is_dir() and os.access(there, os.W_OK)):
+        raise ConfigError(f"out is {str(out)!r}: {there} is no folder that can be written to")
