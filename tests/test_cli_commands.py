@@ -141,6 +141,7 @@ def test_replay_of_a_log_without_one_of_the_sensors_tells_what_it_can(
         (["evaluate", "nowhere", "LOG"], "nowhere: no bundle there"),
         (["evaluate", "BUNDLE", "LOG", "--device", "abacus"], "device 'abacus'"),
         (["replay", "BUNDLE", "LOG", "-o", "LOG"], "is the log itself"),
+        (["replay", "BUNDLE", "FOLDER", "-o", "LOG"], "is the log itself, or a file of it: name another file"),
         (["replay", "BUNDLE", "LOG", "-o", "OUT", "--last-s", "-1"], "--last-s is -1"),
         (["replay", "BUNDLE", "LOG", "-o", "OUT", "--last-s", "inf"], "last_s is inf"),
         (["replay", "BUNDLE", "LOG", "-o", "OUT", "--rate", "1e-300"], "rate is 1e-300, must be from 0.001"),
@@ -155,6 +156,7 @@ def test_an_error_is_one_line_and_a_code(
     text = tmp_path / "notes.mcap"
     text.write_text("this is no log")
     names = {"BUNDLE": trained / "bundle", "LOG": arm_log, "OUT": tmp_path / "out.mcap", "TEXT": text}
+    names["FOLDER"] = arm_log.parent
     assert main([str(names.get(a, a)) for a in arguments]) == 1
     lines = capsys.readouterr().err.strip().splitlines()
     assert len(lines) == 1 and lines[0].startswith(f"robopos {arguments[0]}: ") and said in lines[0]

@@ -67,15 +67,15 @@ def run(args: argparse.Namespace) -> None:
 
     from robopos.cli.show import Progress, write_json
     from robopos.errors import ConfigError
-    from robopos.logs import count_messages
+    from robopos.logs import count_messages, log_files
     from robopos.model import Bundle
     from robopos.serving import Engine, replay_to_log
 
     for option, value, unit in (("--last-s", args.last_s, " s"), ("--rate", args.rate, "")):
         if value is not None and not value > 0:
             raise ConfigError(f"{option} is {value:g}, must be > 0{unit}")
-    if Path(args.out).resolve() == Path(args.log).resolve():
-        raise ConfigError(f"--out {args.out} is the log itself: name another file")
+    if Path(args.out).resolve() in [file.resolve() for file in log_files(args.log)]:
+        raise ConfigError(f"--out {args.out} is the log itself, or a file of it: name another file")
     bundle = Bundle.load(args.bundle).with_admission(args.max_gap_s, args.max_lateness_s)
     engine = Engine(bundle, device=args.device, mode=args.mode, step=args.step)
     with Progress("replay", count_messages(args.log)) as progress:
