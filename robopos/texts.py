@@ -1,4 +1,4 @@
-"""Texts for programs and pages: JSON that every reader takes, Markdown that no name breaks."""
+"""Texts for programs, pages and plots: JSON that every reader takes, Markdown and labels that no name breaks."""
 
 from __future__ import annotations
 
@@ -33,3 +33,9 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [[markdown_text(cell) for cell in line] for line in (header, *rows)]
     lines.insert(1, ["---", *["---:"] * (len(header) - 1)])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def drawn(name: str) -> str:
+    """A name that matplotlib draws as it is: ``$`` begins no formula, and ``_`` takes no label out of the legend."""
+    name = name.replace("$", r"\$")
+    return f" {name}" if name.startswith("_") else name

@@ -124,6 +124,13 @@ def write_and_copy(path: Path, message: LogMessage) -> list[RawMessage]:
     return list(iter_messages(write_log(path, [message])))
 
 
+def test_a_topic_that_reads_like_a_formula_is_drawn_as_it_is(tmp_path: Path) -> None:
+    log = tmp_path / "odd.mcap"
+    write_log(log, [m._replace(topic=f"_{m.topic}/$\\foo$") for m in arm_messages(seconds=2)])
+    assert main(["inspect", str(log), "--plot", str(tmp_path / "plot.png")]) == 0
+    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_the_command_prints_a_table_json_and_a_plot(odd_log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", str(odd_log)]) == 0
     table = capsys.readouterr().out

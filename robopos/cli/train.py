@@ -21,13 +21,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Train, judge the best checkpoint on the test split and write its bundle."""
-    from robopos.cli.printable import printable
-    from robopos.cli.show import Progress, scores, step_note
+    from robopos.cli.show import Progress, notes, scores, step_note
     from robopos.training.lightning_cli import TrainingRun
 
     training = TrainingRun(args.settings)
-    for note in training.notes:
-        print(printable(f"note: {note}"))
+    notes(training.notes)
     print(training.summary(), flush=True)
     with Progress("train", training.steps) as progress:
         bundle = training.fit(lambda step, metrics: progress.update(step, step_note(metrics)))

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from robopos.comparison.theme import PALETTE, Theme, drawn
+from robopos.comparison.theme import PALETTE, Theme
 from robopos.model import Bundle
 from robopos.positions import AlibiBias, FourierEncoding, LearnedEncoding, Part, RelativeBias, Time2VecEncoding
+from robopos.texts import drawn
 
 
 def draw_positions(bundles: Mapping[str, Bundle], theme: Theme) -> Any | None:

@@ -11,7 +11,8 @@ from robopos.comparison.conditions import HALF_NAME, drop_name
 from robopos.comparison.results import Results
 from robopos.comparison.settings import HALF_RATE, RECORDED
 from robopos.comparison.table import HOLD
-from robopos.comparison.theme import Theme, drawn, line_of
+from robopos.comparison.theme import Theme, line_of
+from robopos.texts import drawn
 
 MOST_TARGETS = 6
 MOST_TRACES = 3

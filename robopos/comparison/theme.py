@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from robopos.texts import drawn
+
 # Distinct in both looks, and for most kinds of colour blindness (after Okabe and Ito).
 PALETTE = ("#0f88c8", "#e07b00", "#00a37a", "#cc5fa0", "#8c6bd1", "#b39b00", "#d1495b", "#5aa9e6")
 INK = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
@@ -102,12 +104,6 @@ class Theme:
 LIGHT = Theme("light", "#ffffff", "#1c2126", "#8a949e", "#00805e", "#c0392b")
 DARK = Theme("dark", "#14181c", "#e4e8ec", "#7d8893", "#35c79a", "#ff7b6b")
 THEMES = (LIGHT, DARK)
-
-
-def drawn(name: str) -> str:
-    """A name that matplotlib draws as it is: ``$`` begins no formula, and ``_`` takes no label out of the legend."""
-    name = name.replace("$", r"\$")
-    return f" {name}" if name.startswith("_") else name
 
 
 def line_of(schemes: Sequence[str], scheme: str, theme: Theme) -> dict[str, Any]:

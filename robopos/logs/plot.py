@@ -10,6 +10,7 @@ import numpy as np
 from robopos.errors import LogError
 from robopos.files import whole_file
 from robopos.logs.audit import Audit, late_of
+from robopos.texts import drawn
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -52,7 +53,7 @@ def audit_figure(audits: list[Audit]) -> Figure:
     colors = colormaps["tab10"](range(count)) if count <= 10 else colormaps["turbo"](np.linspace(0, 1, count))
     for one, color in zip(shown, colors, strict=True):
         # Not each panel's own cycle of colours: a topic without a header is in the first panel only.
-        style: dict[str, Any] = {"color": color, "markersize": 2, "label": one.topic}
+        style: dict[str, Any] = {"color": color, "markersize": 2, "label": drawn(one.topic)}
         thin = slice(None, None, max(1, len(one.log) // _POINTS))
         seconds = (one.log - origin) / 1e9
         steps.plot(seconds[1:][thin], np.diff(one.time)[thin] / 1e6, ".", **style)
