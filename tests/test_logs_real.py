@@ -99,7 +99,7 @@ def read_held(path: Path, topic: str, paths: list[str]) -> Any:
         try:
             return read_log(path, {"s": StreamSpec(topic, paths)}, clock="log", cache=False)["s"]
         except LogError as error:
-            missing = re.search(r"no message has ([^;]*);", str(error))
+            missing = re.search(r"no message has ([^;]*)", str(error))
             assert missing is not None, error
             gone = set(missing.group(1).split(", "))
             assert gone & set(paths)

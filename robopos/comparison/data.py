@@ -14,8 +14,7 @@ from robopos.arrays import Ints
 from robopos.comparison.conditions import Condition, half_rate, list_conditions
 from robopos.comparison.settings import AUGMENTED, HALF_RATE, SchemeSettings, StudySettings
 from robopos.errors import SequenceError
-from robopos.logs import log_files, read_logs
-from robopos.logs.paths import separate_logs
+from robopos.logs import log_files, read_logs, separate_logs
 from robopos.sequences import Block, SequenceDataset, SequenceLayout, log_streams, resolve_layout
 
 AUGMENT_SEED = 30_000  # of the degraded copies: the same for every scheme and training seed

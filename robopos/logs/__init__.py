@@ -5,7 +5,7 @@ from robopos.logs.decoder import Decoded, Decoder
 from robopos.logs.draft import draft_config
 from robopos.logs.log import Log, Stream
 from robopos.logs.many import Logs, read_logs
-from robopos.logs.paths import log_files
+from robopos.logs.paths import log_files, separate_logs
 from robopos.logs.read import read_log
 from robopos.logs.records import ON_DAMAGE, LogMessage, OnDamage, RawMessage, StreamSpec, message_time_ns, topic_key
 from robopos.logs.report import LogReport, TopicReport
@@ -39,6 +39,7 @@ __all__ = [
     "read_log",
     "read_logs",
     "schema_text",
+    "separate_logs",
     "serialize",
     "standard_types",
     "topic_key",
