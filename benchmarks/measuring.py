@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 
 class Figure(NamedTuple):
-    """One line of a result; ``reached`` is None where there is no target."""
+    """One line of a result; ``target`` such as ">= 3". It and ``reached`` are None where there is none."""
 
     name: str
     value: float
     unit: str
-    target: float | None
+    target: str | None
     reached: bool | None
 
 
@@ -32,20 +32,14 @@ class Report:
         self, name: str, value: float, unit: str = "", *, at_most: float | None = None, at_least: float | None = None
     ) -> None:
         """One figure, and the target that it is held against, from above or from below."""
-        target = at_least if at_most is None else at_most
-        reached = None
+        target, reached = None, None
         if at_most is not None:
-            reached = value <= at_most
+            target, reached = f"<= {at_most:g}", value <= at_most
         elif at_least is not None:
-            reached = value >= at_least
+            target, reached = f">= {at_least:g}", value >= at_least
         self.figures.append(Figure(name, value, unit, target, reached))
-        print(f"{name:72} {value:12.5g} {unit:9} {self._goal(self.figures[-1], at_most is not None)}", flush=True)
-
-    @staticmethod
-    def _goal(figure: Figure, from_above: bool) -> str:
-        if figure.target is None:
-            return ""
-        return f"{'<=' if from_above else '>='} {figure.target:g} {'reached' if figure.reached else 'NOT reached'}"
+        told = "" if target is None else f"{target} {'reached' if reached else 'NOT reached'}"
+        print(f"{name:72} {value:12.5g} {unit:9} {told}", flush=True)
 
     def write_json(self, path: str | Path) -> None:
         """A list of {name, value, unit, target, reached}."""
@@ -55,9 +49,8 @@ class Report:
         """A table."""
         lines = [f"# {title}", "", "| figure | value | unit | target | reached |", "|---|---|---|---|---|"]
         for name, value, unit, target, reached in self.figures:
-            goal = "" if target is None else f"{target:g}"
             told = {None: "", True: "yes", False: "no"}[reached]
-            lines.append(f"| {name} | {value:.5g} | {unit} | {goal} | {told} |")
+            lines.append(f"| {name} | {value:.5g} | {unit} | {target or ''} | {told} |")
         Path(path).write_text("\n".join(lines) + "\n")
 
 
