@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
+from sequences_support import input_stream
 
 from robopos.errors import ConfigError
 from robopos.model import ModelSettings, SequenceTransformer, StreamState, pick_mode
 from robopos.model.defaults import fill_position_options
 from robopos.positions import Positions
-from robopos.sequences import InputStream, SequenceLayout, Tokens
+from robopos.sequences import SequenceLayout, Tokens
 
 EPOCH_NS = 1_700_000_000_000_000_000
 STREAMING = (
@@ -26,27 +27,7 @@ CONTEXT = 12
 
 
 def layout() -> SequenceLayout:
-    streams = tuple(
-        InputStream(
-            name=name,
-            topic=name,
-            type="t",
-            schema="s",
-            encoding="cdr",
-            fields=fields,
-            transforms=("value",) * 3,
-            kinds=("linear",) * 3,
-            units=("",) * 3,
-            frame_ids=(),
-            clock="header",
-            role="observation",
-            input=True,
-            max_rate_hz=None,
-            max_interpolation_s=1.0,
-            interpolation="linear",
-        )
-        for name, fields in (("a", ("x", "y", "z")), ("b", ("u", "v", "w")))
-    )
+    streams = (input_stream("a", ("x", "y", "z")), input_stream("b", ("u", "v", "w")))
     return SequenceLayout(streams, ((0, 0), (1, 2)), (0.1, 0.4), 5.0, None)
 
 

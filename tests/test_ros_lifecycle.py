@@ -98,11 +98,10 @@ print("THE END")
 """
 
 
-def test_errors_within_transitions_lead_back_to_work(bundle, tmp_path):
-    (tmp_path / "file").write_bytes(b"")
-    box = tmp_path / "file" / "box"
+def run_alone(code: str, *arguments: str) -> tuple[subprocess.CompletedProcess[str], list[str]]:
+    """A program in a domain of its own, and what it printed after PROBLEM."""
     done = subprocess.run(
-        [sys.executable, "-c", IN_PROCESS, str(bundle), str(box)],
+        [sys.executable, "-c", code, *arguments],
         env=os.environ | private_environment(free_domain()),
         capture_output=True,
         text=True,
@@ -110,7 +109,13 @@ def test_errors_within_transitions_lead_back_to_work(bundle, tmp_path):
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
-    problems = [line.removeprefix("PROBLEM ") for line in done.stdout.splitlines() if line.startswith("PROBLEM")]
+    return done, [line.removeprefix("PROBLEM ") for line in done.stdout.splitlines() if line.startswith("PROBLEM")]
+
+
+def test_errors_within_transitions_lead_back_to_work(bundle, tmp_path):
+    (tmp_path / "file").write_bytes(b"")
+    box = tmp_path / "file" / "box"
+    done, problems = run_alone(IN_PROCESS, str(bundle), str(box))
     assert problems[:2] == ["an error in a transition"] * 2
     assert problems[2].startswith(f"activate failed: the parameter 'black_box' is {box}: cannot be written to")
     assert done.stdout.endswith("THE END\n")
@@ -151,16 +156,7 @@ rclpy.try_shutdown()
 def test_overrides_of_qos_that_make_no_sense_are_named_and_undone(bundle, override, problem):
     arguments = [f"bundle:={bundle}", "device:=cpu", "target_topics:=[]"]
     arguments += [f"qos_overrides./range.subscription.{override}", "qos_overrides./odometry.subscription.depth:=7"]
-    done = subprocess.run(
-        [sys.executable, "-c", WITH_OVERRIDES, "--ros-args", *(word for each in arguments for word in ("-p", each))],
-        env=os.environ | private_environment(free_domain()),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    (said,) = [line.removeprefix("PROBLEM ") for line in done.stdout.splitlines() if line.startswith("PROBLEM")]
+    done, (said,) = run_alone(WITH_OVERRIDES, "--ros-args", *(word for each in arguments for word in ("-p", each)))
     assert said.startswith(problem) and bool(said) == bool(problem)
     assert said in done.stderr
     ignored = [line for line in done.stderr.splitlines() if "no subscription takes" in line]

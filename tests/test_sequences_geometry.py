@@ -10,11 +10,11 @@ from conftest import START_NS
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from sequences_support import input_stream
 
 from robopos.errors import ConfigError
 from robopos.logs import LogMessage, read_log, write_log
 from robopos.sequences import (
-    InputStream,
     SequenceDataset,
     SequenceSettings,
     StreamSettings,
@@ -76,24 +76,7 @@ def test_quaternions_are_made_continuous_in_one_piece_or_in_two(signs: list[floa
 def test_half_missing_quaternions_give_the_same_features_in_one_piece_or_in_two(
     rows: list[tuple[float, int | None]], data: st.DataObject
 ):
-    stream = InputStream(
-        name="turn",
-        topic="turn",
-        type="geometry_msgs/msg/Quaternion",
-        schema="",
-        encoding="cdr",
-        fields=tuple("xyzw"),
-        transforms=("value",) * 4,
-        kinds=("quaternion",) * 4,
-        units=("",) * 4,
-        frame_ids=(),
-        clock="header",
-        role="observation",
-        input=True,
-        max_rate_hz=None,
-        max_interpolation_s=1.0,
-        interpolation="linear",
-    )
+    stream = input_stream("turn", tuple("xyzw"), "quaternion")
     values, cut = np.array([[0.5 * sign] * 4 for sign, _ in rows]), data.draw(st.integers(0, len(rows)))
     for row, (_, missing) in zip(values, rows, strict=True):
         row[[] if missing is None else [missing]] = np.nan

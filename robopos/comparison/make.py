@@ -151,12 +151,7 @@ def _train(
         at.append(time.perf_counter())
         tell(step)
 
-    try:
-        fit(module, source, max_steps=steps, seed=key.seed, callbacks=[StepProgress(note)])
-    except SystemExit as interrupt:
-        if isinstance(interrupt.__context__, KeyboardInterrupt):  # what Lightning makes of Ctrl-C
-            raise KeyboardInterrupt from interrupt
-        raise
+    fit(module, source, max_steps=steps, seed=key.seed, callbacks=[StepProgress(note)])
     module.cpu()
     if not all(bool(torch.isfinite(p).all()) for p in module.network.parameters()):
         raise SequenceError("the training diverged: weights are not finite (lower optimizer.learning_rate)")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from lightning import Callback, Trainer, seed_everything
 
@@ -42,8 +43,20 @@ def fit(
         gradient_clip_val=1.0,
         callbacks=list(callbacks),
     )
-    trainer.fit(module, datamodule=data)
+    with interrupts():
+        trainer.fit(module, datamodule=data)
     return module.eval()
+
+
+@contextmanager
+def interrupts() -> Iterator[None]:
+    """Ctrl-C in a ``Trainer.fit`` inside is a ``KeyboardInterrupt`` again: Lightning makes a ``SystemExit`` of it."""
+    try:
+        yield
+    except SystemExit as interrupt:
+        if isinstance(interrupt.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt from interrupt
+        raise
 
 
 def quiet() -> None:

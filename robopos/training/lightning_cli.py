@@ -19,7 +19,7 @@ from robopos.training.band import band_notes
 from robopos.training.calibration import calibrate
 from robopos.training.data import SequenceData
 from robopos.training.evaluation import predict, score
-from robopos.training.fit import LastValidation, StepProgress, TellStep, quiet
+from robopos.training.fit import LastValidation, StepProgress, TellStep, interrupts, quiet
 from robopos.training.module import SequenceModule, read_checkpoint
 from robopos.training.parser import ConfigFile, TrainingParser
 from robopos.training.resume import keep_rows, refuse_another_training, refuse_replacing, remove_training
@@ -185,7 +185,7 @@ class TrainingRun:
             raise ConfigError(f"ckpt_path: {self._resume} is not there")
         if self._resume is not None:
             # Read here first: torch before 2.6 would run what a foreign file tells it to.
-            read_checkpoint(self._resume)
+            checkpoint = read_checkpoint(self._resume)
         elif not self._cli.force:
             refuse_replacing(self.out)
         trainer, data = self._cli.trainer, self._cli.datamodule
@@ -200,7 +200,7 @@ class TrainingRun:
         data.setup("fit")
         self._cli.model.prepare(data)
         if self._resume is not None:
-            self._resumed_step = refuse_another_training(self._resume, self._cli.model, data)
+            self._resumed_step = refuse_another_training(self._resume, checkpoint, self._cli.model, data)
 
     @property
     def steps(self) -> int:
@@ -241,11 +241,9 @@ class TrainingRun:
         else:
             keep_rows(self._cli.csv, self._resumed_step)
         try:
-            trainer.fit(self._cli.model, datamodule=data, ckpt_path=self._resume)
-        except SystemExit as interrupt:
-            if not isinstance(interrupt.__context__, KeyboardInterrupt):
-                raise
-            # What Lightning makes of Ctrl-C.
+            with interrupts():
+                trainer.fit(self._cli.model, datamodule=data, ckpt_path=self._resume)
+        except KeyboardInterrupt as interrupt:
             last = self.out / "checkpoints" / "last.ckpt"
             goes_on = f"--ckpt_path last with the same options goes on from {last}"
             said = goes_on if last.is_file() else "before the first checkpoint"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -189,12 +190,9 @@ class SequenceModule(LightningModule):
         checkpoint = read_checkpoint(path)
         described = checkpoint["robopos"]
         try:
-            layout = SequenceLayout.from_dict(described["layout"])
-            module = cls(
-                from_mapping(ModelSettings, described["network"], "network"),
-                from_mapping(OptimizerSettings, described["optimizer"], "optimizer"),
-            )
-            module._take(layout, Normalization.from_dict(described["normalization"], layout), module.settings)
+            network, optimizer, layout, normalization = saved_settings(described)
+            module = cls(network, optimizer)
+            module._take(layout, normalization, module.settings)
             module.load_state_dict(checkpoint["state_dict"])
             module.trained = described["training"]
         except (RuntimeError, LookupError, TypeError, ValueError, AttributeError) as error:
@@ -209,6 +207,19 @@ class SequenceModule(LightningModule):
         return Bundle(
             self.layout, self.settings, self.normalization, network, training or {}, [dict(row) for row in metrics]
         )
+
+
+def saved_settings(
+    described: Mapping[str, Any],
+) -> tuple[ModelSettings, OptimizerSettings, SequenceLayout, Normalization]:
+    """What a checkpoint tells under ``robopos``, apart from its training."""
+    layout = SequenceLayout.from_dict(described["layout"])
+    return (
+        from_mapping(ModelSettings, described["network"], "network"),
+        from_mapping(OptimizerSettings, described["optimizer"], "optimizer"),
+        layout,
+        Normalization.from_dict(described["normalization"], layout),
+    )
 
 
 def read_checkpoint(path: str) -> dict[str, Any]:

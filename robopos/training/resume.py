@@ -16,9 +16,8 @@ from lightning.pytorch.utilities import rank_zero_only
 from robopos.errors import ConfigError
 from robopos.model import ModelSettings
 from robopos.sequences import Normalization, SequenceLayout
-from robopos.settings import from_mapping
 from robopos.training.data import SequenceData
-from robopos.training.module import OptimizerSettings, SequenceModule, read_checkpoint
+from robopos.training.module import OptimizerSettings, SequenceModule, saved_settings
 
 ABSENT = "not there"
 # Where the layout has another word than the option that it comes from.
@@ -42,11 +41,14 @@ def remove_training(out: Path) -> None:
         file.unlink(missing_ok=True)
 
 
-def refuse_another_training(path: str, module: SequenceModule, data: SequenceData) -> int:
+def refuse_another_training(
+    path: str, checkpoint: Mapping[str, Any], module: SequenceModule, data: SequenceData
+) -> int:
     """Compare the settings and the data of a training with those of the checkpoint that it goes on from.
 
     Args:
-        path: the checkpoint.
+        path: where the checkpoint stands.
+        checkpoint: as `read_checkpoint` gives it.
         module: with its network built.
         data: what it is trained on.
 
@@ -57,18 +59,11 @@ def refuse_another_training(path: str, module: SequenceModule, data: SequenceDat
         ConfigError: names the first setting of model, sequence or split that differs; or other data: the weights
             know numbers only as the normalization of the first data scaled them.
     """
-    checkpoint = read_checkpoint(path)
     described = checkpoint["robopos"]
     try:
-        layout = SequenceLayout.from_dict(described["layout"])
-        then = _options(
-            from_mapping(ModelSettings, described["network"], "network"),
-            from_mapping(OptimizerSettings, described["optimizer"], "optimizer"),
-            layout,
-            described["training"]["split"],
-        )
+        network, optimizer, layout, normalization = saved_settings(described)
+        then = _options(network, optimizer, layout, described["training"]["split"])
         logs = described["training"]["logs"]
-        normalization = Normalization.from_dict(described["normalization"], layout)
         step = int(checkpoint["global_step"])
     except (LookupError, TypeError, ValueError) as error:
         raise ConfigError(f"{path}: not a checkpoint to go on from: {type(error).__name__} {error}") from None
